@@ -6,8 +6,9 @@ BIN := .venv/bin
 # Where it is set, each of the thousands of processes that a test starts would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# A third of the cases of each slow test, and a part of the kill points, others on the next day. EVERY_POINT=1: all.
 test: lint
-	$(BIN)/pytest --numprocesses=3 -m 'not fleet'
+	$(BIN)/pytest --numprocesses=3 --sample -m 'not fleet'
 
 # The tests on a real Kubernetes, one cluster for all of them. EVERY_POINT=1 takes each fault twenty times, at random
 # moments (two hours); FLEET_SEED=N FLEET_ROUNDS=M takes it M times, at those of the seeds from N on.

@@ -16,6 +16,7 @@ from hypothesis import settings as hypothesis_settings
 from ralph_wrap.session.sandbox import launcher
 from ralph_wrap.system import process_tree
 from ralph_wrap.system.log import Log
+from tests.support import sampling
 from tests.support.agent_script import TRUSTED
 from tests.support.processes import end_all
 from tests.support.processor_time import entry_of, slow_tests
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 
 # How long an example takes says how busy the machine is, and nothing about the code.
 hypothesis_settings.register_profile(
-    "busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "busy machine",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=sampling.examples(100),
 )
 hypothesis_settings.load_profile("busy machine")
 
@@ -38,8 +42,18 @@ SLOW = {("agents", "program"), ("web", "chromium")}
 """Folder and fixture of a real agent and of a browser."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what the list, its folder or its fixture makes slow, before ``-m`` selects."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Have an option for ``make test``."""
+    parser.addoption("--sample", action="store_true", help="take a third of the cases of each slow test")
+
+
+def pytest_report_header() -> str:
+    """Return what chooses the cases of this run."""
+    return f"cases of slow tests, and kill points: SAMPLE_SEED={sampling.seed()}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what the list, its folder or its fixture makes slow, before ``-m`` selects, and take a sample."""
     slow = slow_tests()
     for item in items:
         if entry_of(item) in slow:
@@ -49,6 +63,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.crash)
         if isinstance(item, pytest.Function) and any((folder, name) in SLOW for name in item.fixturenames):
             item.add_marker(pytest.mark.slow)
+    if config.option.sample:
+        left_out = sampling.left_out(items)
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(autouse=True)

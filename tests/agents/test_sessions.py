@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.agents.capture import PROMISE
-from tests.agents.programs import PROGRAMS, with_subscription
+from tests.agents.programs import PROGRAMS, as_users_start_it, with_subscription
 from tests.agents.refusals import REFUSALS, UNTIL
 from tests.agents.script import Dropping, Failing, Hanging, Limited, Say, Shell, Write
 from tests.agents.server import Model
@@ -75,6 +75,7 @@ def _running(
             yield Running(session, model)
 
 
+@pytest.mark.every_case
 def test_it_keeps_its_promise_at_the_third_iteration(program: Program, repo: Repo, tmp_path: Path) -> None:
     """It works and commits in its worktree; prompt, tools, thoughts and earlier words keep no promise."""
     script: list[list[Turn]] = [
@@ -339,7 +340,8 @@ def test_an_agent_is_interrupted_in_its_shell(
     """Its work is saved, and no process is left: not even a shell that has left its group."""
     mark = tmp_path / "in-the-shell"
     script: list[list[Turn]] = [[Shell(f"echo half > half; touch {mark}; exec sleep 1000"), Say(PROMISE)]]
-    with _running(program, repo, tmp_path, script, "--grace", "3s") as running_:
+    options = ("--grace", "3s")
+    with _running(program, repo, tmp_path, script, *options, change=as_users_start_it) as running_:
         eventually(mark.exists, "the agent's shell", cap=60)
         # The control: it is there to be left.
         eventually(lambda: "sleep 1000" in running(tmp_path / "home").values(), "what its shell has become")

@@ -1,11 +1,31 @@
-"""Which points of a matrix are tried."""
+"""Which points of a matrix are tried.
+
+The usual run takes one point of each state: where nothing on disk has changed since the point before, a kill
+leaves the same. Of a large matrix it takes one of several states, and others on the next day.
+``EVERY_POINT=1`` and ``SAMPLE_SEED=N`` are those of ``sampling.py``.
+"""
 
 from __future__ import annotations
 
-import os
+import itertools
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.support import sampling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
-def chosen(count: int, shard: int = 0, shards: int = 1, *, first: int = 1, each: int = 1) -> range:
+def chosen(
+    count: int,
+    shard: int = 0,
+    shards: int = 1,
+    *,
+    first: int = 1,
+    each: int = 1,
+    states: Sequence[str] | None = None,
+) -> list[int]:
     """Return the numbers of the points that one of several tests tries.
 
     Arguments:
@@ -13,8 +33,14 @@ def chosen(count: int, shard: int = 0, shards: int = 1, *, first: int = 1, each:
         first: the first one; there is nothing to try before it.
         shard: the number of the test, from 0.
         shards: how many tests share the points.
-        each: one point of this number is tried, but every one with ``EVERY_POINT=1`` in the environment.
+        each: one of this number of states is tried.
+        states: what a kill at each point leaves (``World.states``); without them each point is a state.
 
     """
-    step = 1 if os.environ.get("EVERY_POINT") else each
-    return range(first + shard * step, count + 1, shards * step)
+    numbers = range(first, count + 1)
+    if sampling.EVERY_POINT:
+        return [*numbers[shard::shards]]
+    groups = [[*group] for _, group in itertools.groupby(numbers, lambda n: states[n - 1] if states else n)]
+    random = Random(sampling.seed())  # noqa: S311 -- which points are tried is no secret
+    taken = [random.choice(group) for group in groups[random.randrange(each) :: each]]
+    return taken[shard::shards]

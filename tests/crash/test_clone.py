@@ -1,6 +1,6 @@
 """The crash matrix of sessions in a private clone: SIGKILL at a point, a sweep, the proof of what is left.
 
-One point of several is tried, but each with ``EVERY_POINT=1`` in the environment.
+One state of several is tried, but each point with ``EVERY_POINT=1`` in the environment.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tests.support.fork_server import ForkServer
     from tests.support.sessions import Result
 
-EACH = 83
-"""One point of this number is tried; a session has more than 400."""
+EACH = 30
+"""One state of this number is tried; a session has more than 150."""
 
 
 def run(world: World, fault: str = "count", number: int = 0, *options: str) -> Result:
@@ -50,10 +50,10 @@ def test_a_session_in_a_clone_killed_at_any_point_loses_nothing(
     """What it had done is in the repository as at its own end; clone, replica and bundle are gone."""
     fresh = World.make(tmp_path / "fresh", home, program, kind)
     ended = fresh.copy(tmp_path / "ended")
-    assert run(ended).status == 0
+    assert run(ended, "watch").status == 0
     assert remains(ended) == {}
     expected, untouched, points = ended.work(), fresh.repo.fingerprint(), ended.reached
-    for number in chosen(len(points), each=EACH):
+    for number in chosen(len(points), each=EACH, states=ended.states):
         at = f"point {number}: {points[number - 1]}"
         world = fresh.copy(tmp_path / f"killed-{number}")
         assert run(world, "kill", number).status == -signal.SIGKILL, at
@@ -80,9 +80,9 @@ def test_a_sweep_of_a_clone_killed_at_any_point_is_repeated(
     assert run(killed, "kill", points.index("after agent.started") + 1).status == -signal.SIGKILL
     killed.await_agent()
     aside = killed.put_aside()
-    assert killed.sweep().status == 0
-    steps = killed.reached
-    for number in chosen(len(steps), each=EACH):
+    assert killed.sweep("watch").status == 0
+    steps, states = killed.reached, killed.states
+    for number in chosen(len(steps), each=EACH, states=states):
         at = f"point {number}: {steps[number - 1]}"
         killed.bring_back(aside)
         assert killed.sweep("kill", number).status == -signal.SIGKILL, at
@@ -100,13 +100,13 @@ def test_a_commit_of_ours_killed_at_any_point_loses_nothing(
     fresh = World.make(tmp_path / "fresh", home, program, "dirty")
     fresh.repo.write(".ralph/config.toml", "commit_each = true\n")
     ended = fresh.copy(tmp_path / "ended")
-    assert run(ended).status == 0
+    assert run(ended, "watch").status == 0
     points = ended.reached
     ours = [number for number, point in enumerate(points, 1) if point == "open index.lock"]
     last = points.index("after work.bundled")
     assert len(ours) == 1
     (files, *_) = ended.work()["refs/heads/ralph/ID"]
-    for number in chosen(last, first=ours[0], each=9):
+    for number in chosen(last, first=ours[0], each=9, states=ended.states):
         at = f"point {number}: {points[number - 1]}"
         world = fresh.copy(tmp_path / f"killed-{number}")
         assert run(world, "kill", number).status == -signal.SIGKILL, at

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
     from tests.support.sessions import Result
 
-SHARDS = 2
 FAULTS = [("ENOSPC", "dirty"), ("EIO", "merge")]
 
 
@@ -34,14 +33,13 @@ def _explains(result: Result) -> bool:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize(("fault", "kind"), FAULTS)
 def test_a_session_that_meets_a_failing_disk_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str, shard: int
+    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str
 ) -> None:
     """The session or the next sweep finishes everything, or the worktree stays as it was with a reason."""
     reference = Reference.make(tmp_path, home, program, kind, fault)
-    for number in chosen(len(reference.points), shard, SHARDS, each=3):
+    for number in chosen(len(reference.points), each=8):
         at = f"{fault} at {number}: {reference.points[number - 1]}"
         world = reference.fresh.copy(tmp_path / f"{number}")
         result = world.run(fault, number)
@@ -53,10 +51,9 @@ def test_a_session_that_meets_a_failing_disk_loses_nothing(
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize(("fault", "kind"), FAULTS)
 def test_a_sweep_that_meets_a_failing_disk_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str, shard: int
+    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str
 ) -> None:
     """The next one finishes the rest, or the worktree stays as it was with a reason."""
     reference = Reference.make(tmp_path, home, program, kind, "count")
@@ -66,7 +63,7 @@ def test_a_sweep_that_meets_a_failing_disk_loses_nothing(
     aside = world.put_aside()
     assert world.sweep(fault).status == 0
     points = world.reached
-    for number in chosen(len(points), shard, SHARDS, each=3):
+    for number in chosen(len(points), each=8):
         at = f"{fault} at {number}: {points[number - 1]}"
         world.remains()
         world.bring_back(aside)

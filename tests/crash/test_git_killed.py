@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tests.support.fork_server import ForkServer
     from tests.support.sessions import Result
 
-SHARDS = 2
 WHOLE = [("git-before", "dirty"), ("git-after", "merge")]
 MIDDLES = {"session": (" worktree add ", " read-tree --reset ", " add --all "), "sweep": (" add --all ",)}
 
@@ -74,14 +73,13 @@ def _meet_in_session(deadly: Deadly, directory: Path, fault: str, number: int) -
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize(("fault", "kind"), WHOLE)
 def test_git_killed_at_any_call_of_a_session_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str, shard: int
+    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str
 ) -> None:
     """The session ends as it should, or says why not; the work is on its branches or in its worktree."""
     deadly = Deadly.make(tmp_path, home, program, kind)
-    for number in chosen(len(deadly.reference.points), shard, SHARDS, each=3):
+    for number in chosen(len(deadly.reference.points), each=4):
         _meet_in_session(deadly, tmp_path, fault, number)
 
 
@@ -96,10 +94,9 @@ def test_git_killed_in_the_middle_of_a_session_loses_nothing(
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize(("fault", "kind"), [*WHOLE, ("git-middle", "dirty")])
 def test_git_killed_at_any_call_of_a_sweep_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str, shard: int
+    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str
 ) -> None:
     """The next sweep finishes what is left, or the worktree stays as it was with a reason."""
     deadly = Deadly.make(tmp_path, home, program, kind)
@@ -111,11 +108,15 @@ def test_git_killed_at_any_call_of_a_sweep_loses_nothing(
     aside = world.put_aside()
     assert world.sweep("git-before").status == 0
     points = world.reached
-    numbers = list(chosen(len(points), shard, SHARDS, each=3))
     if fault == "git-middle":
         numbers = [
-            number for number in numbers if any(words in points[number - 1] for words in MIDDLES["sweep"])
+            number
+            for number, name in enumerate(points, 1)
+            if any(words in name for words in MIDDLES["sweep"])
         ]
+        assert numbers
+    else:
+        numbers = chosen(len(points), each=4)
     for number in numbers:
         at = f"{fault} {number}: {points[number - 1]}"
         world.remains()
@@ -151,17 +152,19 @@ def test_a_half_deleted_registration_is_finished(tmp_path: Path, home: Path, pro
     aside = world.put_aside()
     entries = sorted(registration.iterdir())
     # Git goes through the directory as the file system lists it: in any order.
-    for order in (entries, entries[::-1], sorted(entries, key=lambda path: path.name[::-1])):
-        for count in range(1, len(entries) + 1):
-            at = f"without {', '.join(path.name for path in order[:count])}"
-            world.remains()
-            world.bring_back(aside)
-            for path in order[:count]:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            swept = world.sweep()
-            assert swept.status == 0, f"{at}: {swept.stdout!r}"
-            reference.check(world, at, swept.stderr)
-            assert world.worktrees == [], at
+    orders = (entries, entries[::-1], sorted(entries, key=lambda path: path.name[::-1]))
+    beginnings = [order[:count] for order in orders for count in range(1, len(entries) + 1)]
+    for number in chosen(len(beginnings), each=4):
+        deleted = beginnings[number - 1]
+        at = f"without {', '.join(path.name for path in deleted)}"
+        world.remains()
+        world.bring_back(aside)
+        for path in deleted:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        swept = world.sweep()
+        assert swept.status == 0, f"{at}: {swept.stdout!r}"
+        reference.check(world, at, swept.stderr)
+        assert world.worktrees == [], at
 
 
 @pytest.mark.parametrize("fault", ["git-before", "git-after", "git-middle"])

@@ -71,6 +71,11 @@ class Yard(NamedTuple):
         """The points that the latest command has reached, by name."""
         return (self.directory / "points").read_text(errors="replace").splitlines()
 
+    @property
+    def states(self) -> list[str]:
+        """What a kill at each of them would have left; of a command with the fault ``watch``."""
+        return (self.directory / "points.states").read_text().splitlines()
+
     def copy(self, directory: Path) -> Yard:
         """Return the same yard in a new directory."""
         shutil.copytree(self.directory, directory, symlinks=True)
@@ -107,12 +112,13 @@ class Yard(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A yard before and after an undisturbed merge, and the points of this merge."""
+    """A yard before and after an undisturbed merge, and the points of this merge with their states."""
 
     fresh: Yard
     before: dict[str, Any]
     after: dict[str, Any]
     points: list[str]
+    states: list[str]
 
     @classmethod
     def make(cls, tmp_path: Path, program: ForkServer, fault: str) -> Reference:
@@ -123,7 +129,8 @@ class Reference(NamedTuple):
         assert ended.remains() == []
         after = ended.look()
         assert {path: after["files"][path][1] for path in MINE} == MINE
-        return cls(fresh, fresh.look(), after, ended.reached)
+        states = ended.states if fault == "watch" else []
+        return cls(fresh, fresh.look(), after, ended.reached, states)
 
     def check(self, yard: Yard, at: str) -> None:
         """Fail unless nothing of the user's is lost, and the next merge does what this one should have."""
@@ -151,10 +158,10 @@ def test_a_merge_killed_at_any_point_is_undone_or_done(
     tmp_path: Path, program: ForkServer, shard: int
 ) -> None:
     """Not even git's own locks are left behind."""
-    reference = Reference.make(tmp_path, program, "kill")
+    reference = Reference.make(tmp_path, program, "watch")
     first = next(place for place, name in enumerate(reference.points, 1) if name.startswith("os.mkdir "))
     # Before the first one nothing is changed.
-    for number in chosen(len(reference.points), shard, SHARDS, first=first, each=3):
+    for number in chosen(len(reference.points), shard, SHARDS, first=first, each=3, states=reference.states):
         at = f"kill {number}: {reference.points[number - 1]}"
         yard = reference.fresh.copy(tmp_path / f"kill-{number}")
         assert yard.merge("kill", number).status == -signal.SIGKILL, at
@@ -168,7 +175,7 @@ def test_git_killed_at_any_call_of_a_merge(tmp_path: Path, program: ForkServer, 
     reference = Reference.make(tmp_path, program, fault)
     env = {"PATH": deadly_git(tmp_path / "bin")}
     changing = next(place for place, name in enumerate(reference.points) if " worktree add " in name)
-    for number in chosen(len(reference.points), first=changing + 1, each=3):
+    for number in chosen(len(reference.points), first=changing + 1, each=4):
         point = reference.points[number - 1]
         yard = reference.fresh.copy(tmp_path / f"{fault}-{number}")
         first = yard.merge(fault, number, **env)
@@ -200,7 +207,7 @@ def test_a_failed_write_is_reported_and_nothing_moves(
 ) -> None:
     """For any file of ours."""
     reference = Reference.make(tmp_path, program, fault)
-    for number in chosen(len(reference.points), each=3):
+    for number in chosen(len(reference.points), each=5):
         point = reference.points[number - 1]
         yard = reference.fresh.copy(tmp_path / f"{fault}-{number}")
         first = yard.merge(fault, number)
@@ -255,11 +262,11 @@ def test_an_apply_killed_at_any_point_is_done_by_the_next(tmp_path: Path, progra
     saved: dict[str, str | None] = {"file.txt": "one\nA\n", "saved": "new\n", "run.sh": None}
     branch(fresh.repo, "aaaa-wip", saved, base="main")
     ended = fresh.copy(tmp_path / "ended")
-    assert ended.merge("kill", command="apply").status == 0
+    assert ended.merge("watch", command="apply").status == 0
     after, points = ended.look(), ended.reached
     assert (after["status"], ended.remains()) == (" M file.txt\n D run.sh\n?? mine\n?? saved", [])
     first = next(place for place, name in enumerate(points, 1) if name.startswith("os.mkdir "))
-    for number in chosen(len(points), first=first, each=3):
+    for number in chosen(len(points), first=first, each=3, states=ended.states):
         at = f"kill {number}: {points[number - 1]}"
         yard = fresh.copy(tmp_path / f"kill-{number}")
         assert yard.merge("kill", number, command="apply").status == -signal.SIGKILL, at

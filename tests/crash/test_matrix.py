@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
     from tests.support.fork_server import ForkServer
 
-SHARDS = 8
+SHARDS = 4
 """Tests that share the points of one kind of work, so that several cores do."""
 
 
-def _reference(tmp_path: Path, home: Path, program: ForkServer, kind: str) -> tuple[World, World, list[str]]:
-    """Return a fresh world, one in which a session has ended well, and the points of this session."""
+def _reference(tmp_path: Path, home: Path, program: ForkServer, kind: str) -> tuple[World, World]:
+    """Return a fresh world, and one in which a session has ended well, whose points are known."""
     fresh = World.make(tmp_path / "fresh", home, program, kind)
     ended = fresh.copy(tmp_path / "ended")
-    assert ended.run().status == 0
-    return fresh, ended, ended.reached
+    assert ended.run("watch").status == 0
+    return fresh, ended
 
 
 @pytest.mark.timeout(300)
@@ -33,10 +33,10 @@ def test_a_session_killed_at_any_point_loses_nothing(
     tmp_path: Path, home: Path, program: ForkServer, kind: str, shard: int
 ) -> None:
     """What it had done is on its branches, byte for byte as at its own end; nothing else is left of it."""
-    fresh, ended, points = _reference(tmp_path, home, program, kind)
-    expected, untouched = ended.work(), fresh.repo.fingerprint()
+    fresh, ended = _reference(tmp_path, home, program, kind)
+    points, expected, untouched = ended.reached, ended.work(), fresh.repo.fingerprint()
     assert ended.remains() == {}
-    for number in chosen(len(points), shard, SHARDS):
+    for number in chosen(len(points), shard, SHARDS, each=2, states=ended.states):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         agent_started = world.run_killed_and_sweep(number, at)
@@ -51,7 +51,8 @@ def test_a_session_killed_at_any_point_loses_nothing(
 @pytest.mark.parametrize("kind", WORK)
 def test_the_matrix_has_enough_points(tmp_path: Path, home: Path, program: ForkServer, kind: str) -> None:
     """At least 150 in all, and each git command and each event is among them."""
-    _, _, points = _reference(tmp_path, home, program, kind)
+    _, ended = _reference(tmp_path, home, program, kind)
+    points = ended.reached
     assert len(points) * len(WORK) >= 150
     names = "\n".join(points)
     for command in (

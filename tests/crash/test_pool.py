@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("trusted")
 
-SHARDS = 4
+SHARDS = 2
 SIZE = 2
 
 
@@ -72,12 +72,13 @@ def test_a_session_with_a_pool_killed_at_any_point_loses_nothing(
     """As without one; and the pool shows nothing of it."""
     fresh = _world(tmp_path, home, program)
     ended = fresh.copy(tmp_path / "ended")
-    result = ended.run()
+    result = ended.run("watch")
     assert result.status == 0, result.stderr
-    points, expected, untouched = ended.reached, ended.work(), fresh.repo.fingerprint()
+    points, states = ended.reached, ended.states
+    expected, untouched = ended.work(), fresh.repo.fingerprint()
     _check_pool(ended, "the end")
     assert [point for point in points if "pool/warm-" in point and "os.rename" in point], "none was taken"
-    for number in chosen(len(points), shard, SHARDS, each=5):
+    for number in chosen(len(points), shard, SHARDS, each=6, states=states):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         agent_started = world.run_killed_and_sweep(number, at)
@@ -96,13 +97,13 @@ def test_a_pool_whose_filling_was_killed_at_any_point_is_filled(
     fresh = _world(tmp_path, home, program)
     (fresh.repo.path / ".ralph" / "config.toml").write_text(f"pool = {SIZE + 1}\n")
     counted = fresh.copy(tmp_path / "counted")
-    assert counted.command("pool", "--fill").status == 0
-    points = counted.reached
+    assert counted.command("pool", "--fill", fault="watch").status == 0
+    points, states = counted.reached, counted.states
     (fresh.repo.path / ".ralph" / "config.toml").write_text(f"pool = {SIZE}\n")
     ended = fresh.copy(tmp_path / "ended")
     assert ended.run().status == 0
     expected = ended.work()
-    for number in chosen(len(points), shard, SHARDS, each=5):
+    for number in chosen(len(points), shard, SHARDS, each=6, states=states):
         world = fresh.copy(tmp_path / f"killed-{number}")
         config = world.repo.path / ".ralph" / "config.toml"
         at = f"point {number}: {points[number - 1]}"
@@ -124,10 +125,10 @@ def test_a_pool_whose_emptying_was_killed_at_any_point_is_emptied(
     fresh = _world(tmp_path, home, program)
     (fresh.repo.path / ".ralph" / "config.toml").write_text("pool = 0\n")
     counted = fresh.copy(tmp_path / "counted")
-    assert counted.command("pool", "--fill").status == 0
-    points = counted.reached
+    assert counted.command("pool", "--fill", fault="watch").status == 0
+    points, states = counted.reached, counted.states
     assert _settled(counted) == {}
-    for number in chosen(len(points), shard, SHARDS, each=5):
+    for number in chosen(len(points), shard, SHARDS, each=6, states=states):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         killed = world.command("pool", "--fill", fault="kill", number=number)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.support.fork_server import ForkServer
 
-SHARDS = 4
+SHARDS = 2
 GOING_ON = "#!/bin/sh\ncat >/dev/null\n[ -e more ] || echo more > more\ntouch {directory}/done\n"
 
 
@@ -50,9 +50,9 @@ def test_a_resume_killed_at_any_point_loses_nothing(
     files, index = in_git(world.repo, saved), in_git(world.repo, f"{saved}^2")
     untouched = world.repo.fingerprint()
     aside = world.put_aside()
-    assert world.command("resume", agent_id).status == 0
+    assert world.command("resume", agent_id, fault="watch").status == 0
     points, kills = world.reached, 0
-    numbers = [*chosen(len(points), shard, SHARDS, each=3)]
+    numbers = chosen(len(points), shard, SHARDS, each=5, states=world.states)
     for number in numbers:
         at = f"point {number}: {points[number - 1]}"
         world.bring_back(aside)

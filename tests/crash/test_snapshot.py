@@ -30,13 +30,13 @@ def test_a_session_killed_at_a_snapshot_loses_nothing(
     fresh.agent.write_text(script.replace("cat >/dev/null\n", f"cat >/dev/null\n{FIRST_ONLY}"))
     words = ("run", "--isolation", "require", "-n", "2", "--")
     ended = fresh.copy(tmp_path / "ended")
-    assert ended.command(*words, str(ended.agent)).status == 0
+    assert ended.command(*words, str(ended.agent), fault="watch").status == 0
     expected, points = ended.work(), ended.reached
     snapshot = expected.pop(SNAPSHOT)
     first, last = points.index("after iteration.ended") + 1, points.index("before iteration.kept") + 1
     assert "--no-deref -m" in "\n".join(points[first:last])
     found = []
-    for number in (*chosen(last - 1, first=first, each=2), last):
+    for number in (*chosen(last - 1, first=first, each=2, states=ended.states), last):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         killed = world.command(*words, str(world.agent), fault="kill", number=number)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("trusted")
 
-SHARDS = 4
+SHARDS = 2
 _EACH = 11  # one point takes two seconds, and most are those of a session like any other
 _OF_A_FILE = ("open ", "os.chmod ", "os.chown ", "fcntl.flock ")
 """The steps on the way to a file that replaces another: see ``test_matrix`` for each of it."""
@@ -69,8 +69,9 @@ def test_a_session_killed_at_any_point_loses_nothing_of_its_submodules(
     """Byte for byte as at its own end; nothing else is left of it."""
     fresh = _make(tmp_path / "fresh", home, program)
     ended = fresh.copy(tmp_path / "ended")
-    assert ended.run().status == 0
-    points, expected, untouched = ended.reached, _work(ended), fresh.repo.fingerprint()
+    assert ended.run("watch").status == 0
+    points, states = ended.reached, ended.states
+    expected, untouched = _work(ended), fresh.repo.fingerprint()
     nothing = _work(fresh)
     assert ended.remains() == {}
     assert all(expected[name] for name in (SUB, f"{SUB}/modules/deep"))
@@ -79,7 +80,9 @@ def test_a_session_killed_at_any_point_loses_nothing_of_its_submodules(
     numbers = [
         number for number, name in enumerate(points, 1) if number >= first and not name.startswith(_OF_A_FILE)
     ]
-    for place in chosen(len(numbers), shard, SHARDS, each=_EACH):
+    for place in chosen(
+        len(numbers), shard, SHARDS, each=_EACH, states=[states[number - 1] for number in numbers]
+    ):
         number = numbers[place - 1]
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"

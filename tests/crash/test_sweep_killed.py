@@ -25,7 +25,6 @@ MOMENTS = {
     "the registration is dropped": ("dirty", "os.rename", ".leaving", 0),
     "the record is to be moved": ("merge", "after worktree.removed", "", 5),
 }
-SHARDS = 2
 
 
 def moment_of(points: list[str], moment: str) -> int:
@@ -37,10 +36,9 @@ def moment_of(points: list[str], moment: str) -> int:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_sweep_killed_at_any_point_leaves_the_rest_to_the_next_one(
-    tmp_path: Path, home: Path, program: ForkServer, moment: str, shard: int
+    tmp_path: Path, home: Path, program: ForkServer, moment: str
 ) -> None:
     """After the second sweep, work and remains are what the session's own end would have left."""
     fresh = World.make(tmp_path / "fresh", home, program, MOMENTS[moment][0])
@@ -51,9 +49,9 @@ def test_a_sweep_killed_at_any_point_leaves_the_rest_to_the_next_one(
     assert world.run("kill", moment_of(ended.reached, moment)).status == -signal.SIGKILL
     expected = ended.work() if world.agent_started else {}
     aside = world.put_aside()
-    assert world.sweep().status == 0
+    assert world.sweep("watch").status == 0
     points, kills = world.reached, 0
-    numbers = [*chosen(len(points), shard, SHARDS, each=5)]
+    numbers = chosen(len(points), each=4, states=world.states)
     for number in numbers:
         at = f"point {number}: {points[number - 1]}"
         world.bring_back(aside)

@@ -122,6 +122,11 @@ class World(NamedTuple):
         """Their names."""
         return self.points.read_text(errors="replace").splitlines()
 
+    @property
+    def states(self) -> list[str]:
+        """What a kill at each of them would have left, by a hash; of a command with the fault ``watch``."""
+        return self.points.with_suffix(".states").read_text().splitlines()
+
     def copy(self, directory: Path) -> World:
         """Return the same world in a new directory; of this one, nothing may have run."""
         shutil.copytree(self.directory, directory, symlinks=True)

@@ -9,6 +9,8 @@ counts. Points are counted from 1.
 Usage: ``fault_injection.py FILE FAULT N ARGUMENT…`` or ``fault_injection.py serve``. Each point is appended
 to FILE by name. At N the process is killed (``kill``), or the operation fails (``ENOSPC``, ``EIO``, …), or
 nothing happens (``count``). With ``git-…`` git gets its fault by its environment (``git_shim.deadly_git``).
+``watch`` counts, and writes to FILE.states what a kill at each point would leave. It is a hash of each file
+beside FILE and below ``HOME``, and of the child processes.
 
 ``serve`` loads the program once and forks for each command, see ``fork_server.py``. Its stdin is a socket.
 Each packet is a JSON object (arguments, cwd, environ, fault) with four descriptors: stdin, stdout, stderr,
@@ -20,9 +22,11 @@ from __future__ import annotations
 import errno
 import functools
 import gc
+import hashlib
 import itertools
 import json
 import os
+import select
 import signal
 import socket
 import stat
@@ -45,8 +49,13 @@ _CHANGES = {
     *("os.chmod", "os.chown", "os.utime", "fcntl.flock", "subprocess.Popen", "shutil.rmtree"),
 }
 _NOT_FORKED = ("ralph_wrap.__main__", "ralph_wrap.interfaces.mcp", "ralph_wrap.interfaces.web")
-_WARMING = (("sweep", "--dry-run"), ("run", "--no-such-option"))  # change nothing, and load what others load
+_WARMING = (
+    ("sweep", "--dry-run"),
+    ("run", "--no-such-option"),
+    ("ps", "--help"),
+)  # change nothing, and load what others load
 _LARGEST = 1 << 18  # bytes of a request
+_WIDTH = 41  # bytes of a line of FILE.states
 _write, _fsync = os.write, os.fsync
 
 
@@ -58,6 +67,9 @@ class Points:
         self._fault = fault
         self._number = number
         self._numbers = itertools.count(1)
+        self._path, self._directory = path, os.path.dirname(path)  # noqa: PTH120
+        states = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        self._states = os.open(f"{path}.states", states, 0o666) if fault == "watch" else None
         self.fails = fault in errno.errorcode.values()
         self.of_git = fault.startswith("git-")
 
@@ -80,7 +92,14 @@ class Points:
     def _is_chosen(self, name: str) -> bool:
         reached = next(self._numbers)  # two threads can be at a point at once, and each has its own number
         _write(self._descriptor, f"{name}\n".encode(errors="replace"))
+        if self._states is not None:
+            os.pwrite(self._states, f"{self._state()}\n".encode(), (reached - 1) * _WIDTH)
         return reached == self._number
+
+    def _state(self) -> str:
+        """Return what a kill would leave, as a hash of all files and of the children that run on."""
+        disk = [_entries(self._directory, apart=self._path), _entries(os.environ["HOME"], apart=self._path)]
+        return hashlib.sha1(repr((disk, _children())).encode(), usedforsecurity=False).hexdigest()
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Hear of everything that Python does."""
@@ -136,34 +155,74 @@ def inject(points: Points) -> None:
     sys.addaudithook(points.audit)
 
 
+def _entries(directory: str, *, apart: str) -> list[object]:
+    """Return everything below a directory that changes when a file does, but for files of ours."""
+    found: list[object] = []
+    with suppress(FileNotFoundError), os.scandir(directory) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.path.startswith(apart):
+                continue
+            with suppress(FileNotFoundError):
+                status = entry.stat(follow_symlinks=False)
+                found += [entry.name, status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns]
+            if entry.is_dir(follow_symlinks=False):
+                found.append(_entries(entry.path, apart=apart))
+    return found
+
+
+def _children() -> list[str]:
+    """Return the pids of the processes that this one has started and that have not ended."""
+    found: list[str] = []
+    for task in os.listdir("/proc/self/task"):  # noqa: PTH208
+        with suppress(FileNotFoundError), open(f"/proc/self/task/{task}/children") as children:  # noqa: PTH123
+            found += children.read().split()
+    return sorted(found)
+
+
 def _serve() -> None:
-    """Fork twice for each command: the first fork tells pid and status of the second, the command."""
+    """Fork for each command, and tell its pid at its start, and its status at its end."""
     for module in walk_packages(ralph_wrap.__path__, "ralph_wrap."):
         if not module.name.startswith(_NOT_FORKED):
             import_module(module.name)
     _warm_up()
     gc.freeze()  # or each fork copies what it only looks through
-    with socket.socket(fileno=0) as connection:
-        while True:
+    commands: dict[int, tuple[int, int]] = {}  # pid and pipe, by the descriptor of the process
+    connection = socket.socket(fileno=0)
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    while True:
+        for ready, _ in poll.poll():
+            if ready != connection.fileno():
+                poll.unregister(ready)
+                _tell_status(ready, *commands.pop(ready))
+                continue
             request, descriptors, *_ = socket.recv_fds(connection, _LARGEST, 4)
-            with suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
             if not request:
                 os._exit(0)
-            if not os.fork():
-                break
-            for descriptor in descriptors:
+            *files, pipe = descriptors
+            child = os.fork()
+            if not child:
+                for other, (_, another) in commands.items():
+                    os.close(other)
+                    os.close(another)
+                connection.close()
+                os.close(pipe)
+                _become(json.loads(request), files)
+                return
+            for descriptor in files:
                 os.close(descriptor)
-    *files, told = descriptors
-    if child := os.fork():
-        for descriptor in files:
-            os.close(descriptor)
-        os.write(told, b"%d\n" % child)
-        os.write(told, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        os._exit(0)
-    _become(json.loads(request), files)
-    os.close(told)
+            os.write(pipe, b"%d\n" % child)
+            ended = os.pidfd_open(child)
+            commands[ended] = child, pipe
+            poll.register(ended, select.POLLIN)
+
+
+def _tell_status(ended: int, pid: int, pipe: int) -> None:
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with suppress(BrokenPipeError):  # the test has not waited for it
+        os.write(pipe, b"%d\n" % status)
+    os.close(pipe)
+    os.close(ended)
 
 
 def _become(asked: dict[str, Any], files: list[int]) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ralph_wrap.errors import IsolationError
 from ralph_wrap.worktree import layout
+from tests.support import sampling
 from tests.support.repo import Repo, make_repo
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def cone_repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
     return make_repo(tmp_path_factory.mktemp("cone"))
 
 
-@settings(max_examples=50)
+@settings(max_examples=sampling.examples(50))
 @given(paths=PATHS)
 def test_the_patterns_are_those_of_git(cone_repo: Repo, paths: list[str]) -> None:
     """``git sparse-checkout set --cone`` writes the same for the same directories."""

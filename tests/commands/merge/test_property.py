@@ -17,6 +17,7 @@ from ralph_wrap.commands.merge import MergeMethod
 from ralph_wrap.errors import ConflictError
 from ralph_wrap.state import project
 from ralph_wrap.system.log import Log
+from tests.support import sampling
 from tests.support.merging import is_clean, left
 from tests.support.repo import Repo, make_repo
 from tests.support.trees import Listing, in_git, on_disk, put
@@ -38,7 +39,9 @@ def _without_clashes(listing: Listing) -> Listing:
 
 _LISTINGS = st.dictionaries(_PATHS, st.one_of(_FILES, _FILES, _LINKS), max_size=5).map(_without_clashes)
 _SETTINGS = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=sampling.examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

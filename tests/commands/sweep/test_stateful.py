@@ -11,6 +11,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.support import sampling
 from tests.support.expected_session import ENDS, INNER, REWRITINGS, SPOILINGS
 from tests.support.repo import make_repo
 
@@ -46,7 +47,7 @@ def test_sweeps_and_inventories_do_what_the_model_says(sessions: type[Sessions])
     run_state_machine_as_test(
         sessions,
         settings=settings(
-            max_examples=15,
+            max_examples=sampling.examples(15),
             stateful_step_count=12,
             deadline=None,
             derandomize=True,

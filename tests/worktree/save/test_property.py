@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ralph_wrap.worktree.restore import restore
+from tests.support import sampling
 from tests.support.repo import make_repo
 from tests.support.trees import ID, WIP, Listing, in_git, located, make_tree, on_disk, put
 
@@ -38,7 +39,11 @@ _LISTINGS = st.dictionaries(_PATHS, st.one_of(_FILES, _FILES, _LINKS), max_size=
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=sampling.examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(base=_LISTINGS, index=_LISTINGS, disk=_LISTINGS)
 def test_restoring_gives_back_the_exact_tree(base: Listing, index: Listing, disk: Listing) -> None:
     """The saved commit holds the disk, its second parent the index, its first what was committed.

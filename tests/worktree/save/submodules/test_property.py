@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support import sampling
 from tests.support.repo import Repo, make_repo
 from tests.support.submodules import NESTED, SUB, Project, inside, make_project
 from tests.support.trees import on_disk
@@ -75,7 +76,11 @@ def _blobs(sub: Repo) -> set[str]:
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=sampling.examples(15),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(done=_DONE)
 def test_nothing_done_in_submodules_is_lost(model: Path, done: list[tuple[str, str]]) -> None:
     """The worktree is gone only if all of it is reachable by a ref elsewhere."""

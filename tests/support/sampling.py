@@ -1,0 +1,57 @@
+"""Which cases one run takes of a test that has many of them, and is slow.
+
+``make test`` (``pytest --sample``) takes a third of the cases of each test in ``tests/slow.txt``, at least
+one. The other thirds come on the next days. With ``EVERY_POINT=1`` in the environment it takes all cases,
+kill points and examples.
+``SAMPLE_SEED=N`` takes those of an earlier day; each run prints its number.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tests.support.processor_time import entry_of, slow_tests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pytest
+
+EVERY_POINT = bool(os.environ.get("EVERY_POINT"))
+"""Whether everything is taken."""
+
+PARTS = 3
+"""Days on which each case is taken once."""
+
+_SEED = "SAMPLE_SEED"
+
+
+def seed() -> int:
+    """Return the number of the day; the first process of a run decides it for all."""
+    return int(os.environ.setdefault(_SEED, str(datetime.now(UTC).toordinal())))
+
+
+def examples(count: int) -> int:
+    """Return how many of *count* random examples are tried."""
+    return count if EVERY_POINT else -(-count // PARTS)
+
+
+def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
+    """Return the cases of slow tests that are for another day, unless each is marked ``every_case``."""
+    if EVERY_POINT:
+        return set()
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    slow = slow_tests()
+    for item in items:
+        if (entry := entry_of(item)) in slow and not item.get_closest_marker("every_case"):
+            cases[entry].append(item)
+    return {
+        item
+        for entry, group in cases.items()
+        for number, item in enumerate(group)
+        if (number + seed() + zlib.crc32(entry.encode())) % min(PARTS, len(group))
+    }
