@@ -121,22 +121,48 @@ def test_a_running_session_is_not_taken_over(repo: Repo, remote: Repo, other: Re
     assert claim_of(remote, agent_id)["epoch"] == 1
 
 
+def _moves_at_second_fetch(repo: Repo, remote: Repo, ref: str, oid: str) -> dict[str, str]:
+    """Return an environment whose git moves a ref of the remote just before its second fetch."""
+    move = f'env -i "$REAL" --git-dir={remote.path} update-ref {ref} {oid}'
+    seen = repo.path.parent / "fetched"
+    cases = f'*" fetch "*) [ ! -e {seen} ] || {move}; touch {seen} ;;'
+    return TRUST | {"PATH": shim_git(repo.path.parent / "shim", cases)}
+
+
 def test_a_session_that_moves_its_claim_at_the_last_moment_is_not_taken_over(
     repo: Repo, remote: Repo, other: Repo
 ) -> None:
     """It was stopped when the other machine fetched it, and runs again before that machine claims it."""
-    repo.write(".ralph/config.toml", QUICK)
     agent_id = run(repo.path, *MIRRORED, "-n", "1", *SH, "echo x > x").report["id"]
     alive = repo.path.parent / "alive"
     alive.write_text(json.dumps(claim_of(remote, agent_id) | {"state": "running", "sequence": 1000}))
     blob = remote.git("hash-object", "-w", str(alive))
-    move = f'env -i "$REAL" --git-dir={remote.path} update-ref refs/ralph/claims/{agent_id} {blob}'
-    seen = repo.path.parent / "fetched"
-    cases = f'*" fetch "*) [ ! -e {seen} ] || {move}; touch {seen} ;;'
-    git = {"PATH": shim_git(repo.path.parent / "shim", cases)}
-    refused = command("resume", agent_id, *MIRRORED, "-n", "1", cwd=other.path, env=TRUST | git)
+    moves = _moves_at_second_fetch(repo, remote, f"refs/ralph/claims/{agent_id}", blob)
+    refused = command("resume", agent_id, *MIRRORED, "-n", "1", cwd=other.path, env=moves)
     assert (refused.status, "--remote origin" in refused.stderr) == (6, True), refused.stderr
     assert refs(remote)[f"refs/ralph/claims/{agent_id}"] == blob
+
+
+def test_a_fetch_with_an_older_branch_than_its_claim_is_repeated(
+    repo: Repo, remote: Repo, other: Repo
+) -> None:
+    """A server that lists its refs during a push can show the new claim with the old branch.
+
+    A session that went on from the old branch would leave the new commits beside it.
+    """
+    script = "echo x >> x; git add x; git commit -qm one"
+    agent_id = run(repo.path, *MIRRORED, "-n", "1", *SH, script).report["id"]
+    branch = f"refs/heads/ralph/{agent_id}"
+    newest = remote.git("rev-parse", branch)
+    remote.git("update-ref", branch, f"{newest}~")
+    moves = _moves_at_second_fetch(repo, remote, branch, newest)
+    refused = command("resume", agent_id, *MIRRORED, "-n", "1", cwd=other.path, env=moves)
+    assert (refused.status, "in this moment" in refused.stderr) == (6, True), refused.stderr
+    assert claim_of(remote, agent_id)["epoch"] == 1
+    again = command("resume", agent_id, *MIRRORED, "-n", "1", cwd=other.path, env=TRUST)
+    assert again.status == 0, again.stderr
+    assert not [ref for ref in refs(remote) if "/rescue/" in ref]
+    assert remote.git("merge-base", newest, branch) == newest
 
 
 def test_a_session_whose_claim_is_gone_is_fenced(repo: Repo, remote: Repo, other: Repo) -> None:

@@ -243,11 +243,24 @@ class _Claiming:
         return fetched(list_refs(self._git, everything(self._remote)), self._remote)
 
     def _leave_foreign_branch(self, view: RemoteView) -> None:
-        """Leave a branch of the remote alone if it has commits that ours lacks."""
+        """Leave a branch of the remote alone if it has commits that ours lacks.
+
+        Raises:
+            ConflictError: ours was fetched in the moment of a push. A server lists its refs one by one.
+
+        """
         theirs = self.refs.get(view.branch_ref)
-        ours = list_refs(self._git, view.branch_ref).get(view.branch_ref, self._context.base)
-        if theirs is not None and ours is not None and count_commits(self._git, ours, theirs) != 0:
-            view.divert(view.branch_ref)
+        here = list_refs(self._git, view.branch_ref).get(view.branch_ref)
+        ours = here or self._context.base
+        if theirs is None or ours is None or count_commits(self._git, ours, theirs) == 0:
+            return
+        names_claim = self._context.settings.takes_over not in {"", remote_claim.ANY}
+        if here and names_claim and self.earlier and not self._ran_here(self.earlier.session):
+            raise ConflictError(
+                f"{self._context.branch} moved at {self._remote} in this moment",
+                "the same command again fetches it",
+            )
+        view.divert(view.branch_ref)
 
     def _wait(self, running: RunningCommand, *, states: bool = True) -> bool:
         """Wait for a network operation, and return whether it succeeded."""
