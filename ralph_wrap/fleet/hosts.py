@@ -161,7 +161,7 @@ class HostFleet:
         """Decide what follows the end of a worker; return its index if it has failed for good."""
         number, host = worker.number, worker.host
         if status == 0:
-            self._log.event("fleet.host_done", f"index {number} is done on {host}")
+            self._log.event("fleet.host_done", f"index {number} has ended on {host}")
             return []
         if status == order.WORK_STAYS:
             log = self._logs / f"{number}.log"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import finish_git, parse_status, resolve_commit, start_status
 from ralph_wrap.git.safe.submodules import inner_git, pointers_below
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.files import digest
 from ralph_wrap.worktree.save.registration import is_replaced
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
     from ralph_wrap.git.safe.submodules import RepositoryCopies
+    from ralph_wrap.system.cancel import CancelToken
 
 _HASHED = 1 << 20  # bytes; a larger file is known by its size and times
 
@@ -31,11 +33,11 @@ def fingerprint(git: Git | None, top: Path, copies: RepositoryCopies | None = No
         copies: the repositories of the submodules of a clone. Of another submodule only the commit counts.
 
     Returns:
-        The text; empty if the state is unknown.
+        The text; empty if the state is unknown, or if *git* has a token and a signal came.
 
     """
     if git is None:
-        return _digest("", top, _every_file(top), largest=-1)  # there may be any number of them
+        return _digest("", top, _every_file(top), NEVER, largest=-1)  # there may be any number of them
     if git.git_dir is not None and is_replaced(git.git_dir):
         return ""
     try:
@@ -53,7 +55,8 @@ def fingerprint(git: Git | None, top: Path, copies: RepositoryCopies | None = No
     paths = sorted({*status.changed, *status.untracked, *worked_in})
     if not paths:
         return pristine(head)
-    return _digest(" ".join([head, *(inside[path] for path in paths if path in inside)]), top, paths)
+    head = " ".join([head, *(inside[path] for path in paths if path in inside)])
+    return _digest(head, top, paths, git.cancel or NEVER)
 
 
 def pristine(head: str) -> str:
@@ -66,9 +69,13 @@ def is_pristine(state: str) -> bool:
     return state != "" and " " not in state
 
 
-def _digest(head: str, top: Path, paths: Iterable[str], *, largest: int = _HASHED) -> str:
+def _digest(
+    head: str, top: Path, paths: Iterable[str], cancel: CancelToken, *, largest: int = _HASHED
+) -> str:
     found = digest.sha1(usedforsecurity=False)
     for path in paths:
+        if cancel.requested:  # 20,000 files take more than a second
+            return ""
         found.update(b"\0" + os.fsencode(path) + b"\0" + _content(top / path, largest))
     return f"{head} {found.hexdigest()}"
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import pytest
 
 from ralph_wrap.errors import UsageError
 from ralph_wrap.fleet.hosts import check_hosts
+from tests.support.agent_script import PROMISE, TRUSTED, result_line
 from tests.support.sessions import command, start
 from tests.support.wait import CAP, eventually
 
@@ -82,10 +84,12 @@ def hosts(tmp_path: Path) -> Iterator[dict[str, str]]:
         server.terminate()
 
 
-def started(run: FleetRun, hosts: dict[str, str], *arguments: str) -> subprocess.Popen[bytes]:
+def started(
+    run: FleetRun, hosts: dict[str, str], *arguments: str, agents: str = ""
+) -> subprocess.Popen[bytes]:
     """Start a run on machines, in the foreground."""
     run.repo.write(".gitignore", ".ralph/run/\n.ralph/worktrees/\n")
-    run.repo.write(".ralph/config.toml", 'remote_beat = "200ms"\n')
+    run.repo.write(".ralph/config.toml", f'remote_beat = "200ms"\n{agents}')
     run.repo.git("add", "-A")
     run.repo.git("commit", "-qm", "quick beats")
     return start("fleet", "run", *arguments, cwd=run.repo.path, env=hosts)  # type: ignore[return-value]
@@ -101,7 +105,7 @@ def test_indexes_run_on_machines(fleet_run: FleetRun, hosts: dict[str, str]) -> 
     assert process.returncode == 0, stderr
     name = stdout.decode().strip()
     listed = command("fleet", "ps", name, cwd=fleet_run.repo.path, env=hosts).stdout.decode()
-    assert "3 done; its Job is on machines" in listed
+    assert "3 done; on machines" in listed
     assert [*(fleet_run.directory / "ssh/tmp").iterdir()] == []
     branches = fleet_run.refs("refs/heads/ralph/")
     assert len(branches) == 3
@@ -139,7 +143,56 @@ def test_a_machine_keeps_work_that_the_remote_lacks(fleet_run: FleetRun, hosts: 
     [workspace] = (fleet_run.directory / "ssh/tmp").iterdir()
     [only] = workspace.glob("clone/project/.ralph/worktrees/*/inner/only")
     assert only.read_text() == "x\n"
-    assert b"index 0 is done on one" in stderr
+    assert b"index 0 has ended on one" in stderr
+
+
+@has_sshd
+@pytest.mark.slow
+def test_a_limit_on_the_cost_ends_the_sessions_of_machines(
+    fleet_run: FleetRun, hosts: dict[str, str]
+) -> None:
+    """Saved, and the command says so; with a higher limit, the same sessions go on."""
+    calls = fleet_run.directory / "calls"
+    script = fleet_run.directory / "agent.sh"
+    script.write_text(f"echo call >> {calls}; echo x >> made\n{result_line('Fine.')}")
+    agents = f'[agents.mine]\ncommand = ["sh", "{script}"]\noutput = "claude"\n'
+    words = ("--count", "2", "-j", "2", "--host", "one", "--host", "two", "--fleet-max-cost", "2")
+    endless = ("-a", "mine", "-p", "go", "-n", "0", "--max-stalls", "0")
+    env = hosts | TRUSTED
+    with started(fleet_run, env, *words, *endless, agents=agents) as process:
+        stdout, stderr = process.communicate(timeout=4 * CAP)
+    assert process.returncode == 1, stderr
+    assert b"were stopped before they were done: 0, 1" in stderr
+    name = stdout.decode().strip()
+    assert 2.0 - 0.5 <= len(calls.read_text().split()) * 0.25 <= 2.0 + 2 * 0.25
+    listed = command("fleet", "ps", name, cwd=fleet_run.repo.path, env=env)
+    assert listed.stdout.count(b"fleet-max-cost") == 2, listed.stdout
+    before = fleet_run.refs("refs/ralph/claims/")
+    script.write_text(result_line(PROMISE))
+    again = command("fleet", "resume", name, "--fleet-max-cost", "4", cwd=fleet_run.repo.path, env=env)
+    assert again.status == 0, again.stderr
+    assert fleet_run.refs("refs/ralph/claims/").keys() == before.keys()
+
+
+@has_sshd
+@pytest.mark.slow
+def test_the_grace_of_a_machine_ends_a_worker_that_cannot_push(
+    fleet_run: FleetRun, hosts: dict[str, str]
+) -> None:
+    """The remote is away, and Ctrl-C gives each worker the grace of the option; its work stays."""
+    script = "echo x > loose; exec sleep 1000"
+    words = ("--count", "1", "--host", "one", "--host-grace", "8s", "-n", "1", "--", "sh", "-c", script)
+    with started(fleet_run, hosts, *words) as process:
+        eventually(lambda: fleet_run.holds("loose", "refs/ralph/snapshots/"), "the snapshot")
+        fleet_run.remote.path.rename(fleet_run.directory / "away.git")
+        begun = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=2 * CAP)
+    assert (process.returncode, b"some work of index 0 is only on one" in stderr) == (130, True), stderr
+    assert 2 < time.monotonic() - begun < 40, "the grace without this option is a minute"
+    [workspace] = (fleet_run.directory / "ssh/tmp").iterdir()
+    refs = fleet_run.repo.git("-C", str(workspace / "clone/project"), "for-each-ref", "refs/heads/ralph/")
+    assert "-wip" in refs
 
 
 @pytest.mark.parametrize("name", ["-oProxyCommand=x", "a b", "a;b", "", "user@-x y"])

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
 
 _COLUMNS = ("INDEX", "ID", "STATE", "ITERATIONS", "COST", "NODE", "ENDED BY", "TITLE")
+_ON_MACHINES = "on machines"
 _NARROW = (("TITLE", 12), ("NODE", 8))
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run; fleet ps --all lists them.")]
@@ -203,7 +204,7 @@ def _status(fleet: _Fleet, run: str) -> JobStatus:
     from ralph_wrap.fleet.listing import JobStatus, job_status  # noqa: PLC0415
 
     if _on_hosts(fleet, run) is not None:
-        return JobStatus("on machines", None)
+        return JobStatus(_ON_MACHINES, None)
     try:
         return job_status(fleet.kubectl().job(run))
     except RalphError as error:
@@ -292,7 +293,8 @@ def _show(run: str, rows: list[IndexRow], status: JobStatus) -> None:
     known = sum(row.cost_usd or 0.0 for row in rows)
     states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none claimed yet"
     cost = f", ${known:.2f} reported" if known else ""
-    typer.echo(f"run {run}: {states}{cost}; its Job is {status.state}")
+    where = status.state if status.state == _ON_MACHINES else f"its Job is {status.state}"
+    typer.echo(f"run {run}: {states}{cost}; {where}")
     cells = [
         (
             *(str(row.number), row.id, row.state, str(row.iterations)),

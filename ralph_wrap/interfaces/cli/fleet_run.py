@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -106,7 +107,7 @@ def run(
 
 
 def run_on_hosts(project: Project, started: StartedRun, spec: FleetSpec, log: Log) -> int:
-    """Run the workers of a run on its machines until all have ended, and return the exit status."""
+    """Run the workers of a run on its machines until all have ended; return 0 if all are done."""
     from ralph_wrap.fleet.hosts import HostFleet  # noqa: PLC0415 -- not for --help
     from ralph_wrap.fleet.started import logs_of  # noqa: PLC0415
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
@@ -124,7 +125,27 @@ def run_on_hosts(project: Project, started: StartedRun, spec: FleetSpec, log: Lo
         log.warning(
             "fleet.failed", f"these indexes failed: {numbers}", f"ralph-wrap fleet resume {started.run}"
         )
-    return 1 if failed else 0
+    stopped = _stopped(project, started.run)
+    if stopped:
+        numbers = ", ".join(map(str, stopped))
+        log.warning(
+            "fleet.stopped",
+            f"these indexes were stopped before they were done: {numbers}",
+            f"ralph-wrap fleet ps {started.run}",
+        )
+    return 1 if failed or stopped else 0
+
+
+def _stopped(project: Project, run: str) -> list[int]:
+    """Return the indexes that a limit or the user has stopped, as far as the remote answers."""
+    from ralph_wrap.fleet.index import STOPPED  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.fleet.listing import read_indexes  # noqa: PLC0415
+    from ralph_wrap.fleet.remote import FleetRemote  # noqa: PLC0415
+
+    with contextlib.suppress(RalphError):
+        states = read_indexes(FleetRemote(project.git, REMOTE), run)
+        return [state.number for state in states if state.state == STOPPED]
+    return []
 
 
 def cluster_of(project: Project, log: Log) -> ClusterConfig:

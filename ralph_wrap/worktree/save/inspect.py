@@ -21,6 +21,7 @@ from ralph_wrap.git import (
     start_status,
 )
 from ralph_wrap.git.index import list_index
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree.save.commits import named_objects, unreferenced
 from ralph_wrap.worktree.save.index import lift_flags, not_in_index, status_of
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
@@ -56,12 +57,12 @@ def look(
 
     Raises:
         GitError: git failed.
-        OSError: a file cannot be read.
+        OSError: a file cannot be read, or a signal came and *git* has a token.
 
     """
     begun = time.time_ns()
     with start_status(git) as running:
-        walked = walk(worktree.path, inner, worktree.registration / "index", begun)
+        walked = walk(worktree.path, inner, worktree.registration / "index", begun, git.cancel or NEVER)
         problems += walked.problems
         problems += unsaved_bookkeeping(worktree)
         try:

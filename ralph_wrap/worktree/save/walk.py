@@ -13,10 +13,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+
+    from ralph_wrap.system.cancel import CancelToken
 
 _BARE = {"HEAD", "objects", "refs"}  # a directory with these is a repository (gitrepository-layout(5))
 _NOTED = 20_000  # files at most: of more, git reads the values faster, because it uses several cores
@@ -87,7 +90,9 @@ class DirectoryWalk(NamedTuple):
         return single + sum(count for path, count in self.counts.items() if below(path))
 
 
-def walk(top: Path, without: Collection[str], index: Path, begun: int = 0) -> DirectoryWalk:
+def walk(
+    top: Path, without: Collection[str], index: Path, begun: int = 0, cancel: CancelToken = NEVER
+) -> DirectoryWalk:
     """Walk through every directory below *top*; follow no symlink, and read no file.
 
     Arguments:
@@ -95,6 +100,10 @@ def walk(top: Path, without: Collection[str], index: Path, begun: int = 0) -> Di
         without: directories to leave out.
         index: path of the worktree's index.
         begun: when the work began that must see the same files, in nanoseconds since 1970.
+        cancel: a signal ends the walk.
+
+    Raises:
+        InterruptedError: a signal came.
 
     """
     root = os.fspath(top)
@@ -103,6 +112,7 @@ def walk(top: Path, without: Collection[str], index: Path, begun: int = 0) -> Di
     stamps = _first_stamps(root, index)
     waiting = [""]
     while waiting:
+        _go_on(cancel)
         if (directory := waiting.pop()) in without:
             continue
         names: set[str] = set()
@@ -132,6 +142,11 @@ def walk(top: Path, without: Collection[str], index: Path, begun: int = 0) -> Di
             bare.append(directory)
     noted = FileStamps(begun or time.time_ns(), index, without, stamps)
     return DirectoryWalk(tuple(filter(None, repositories)), tuple(bare), counts, tuple(problems), noted)
+
+
+def _go_on(cancel: CancelToken) -> None:
+    if cancel.requested:
+        raise InterruptedError("a signal came")
 
 
 def _first_stamps(root: str, index: Path) -> list[_Stamp] | None:

@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.git import Git, git_environment
+from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.save.walk import walk
+from tests.support.cancelling import cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.support.repo import Repo
 
 SECOND = 10**9  # nanoseconds
 
@@ -75,3 +81,24 @@ def test_a_file_that_was_just_written_proves_nothing(top: Path) -> None:
 def test_a_directory_that_is_left_out_proves_nothing(top: Path) -> None:
     """A submodule has an index of its own."""
     assert not walk(top, ("dir",), top.parent / "index", _later()).stamps.still_hold(top)
+
+
+def test_a_signal_ends_a_walk(top: Path) -> None:
+    """A worktree can have any number of files, and after SIGTERM there is little time."""
+    with pytest.raises(InterruptedError):
+        walk(top, (), top.parent / "index", cancel=cancelled())
+
+
+def test_a_signal_ends_a_fingerprint(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes while the files are read: no other one is."""
+    for number in range(3):
+        repo.write(f"new{number}", "content")
+    token = CancelToken()
+
+    def reading(path: Path, largest: int) -> bytes:
+        token.record(15)
+        return path.read_bytes()[:largest]
+
+    monkeypatch.setattr(fingerprints, "_content", reading)
+    git = Git(repo.path, git_environment(os.environ), cancel=token)
+    assert (fingerprints.fingerprint(git, repo.path), token.count) == ("", 1)

@@ -1,0 +1,68 @@
+"""`docker stop` of a container that runs a batch: its sessions are saved, and the same container goes on."""
+
+import pytest
+
+from tests.container.box import Box, StartBox
+from tests.support.repo import Repo
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(180, func_only=True),  # the first test of a worker may wait for the image to be built
+]
+
+TASKS = ("one", "two", "three")
+# Until a file says otherwise, it does half of its task, and hangs.
+AGENT = """\
+task=$(head -n 1); echo "$task" >> "$RALPH_PROJECT/calls"
+if [ ! -e "$RALPH_PROJECT/go" ]; then
+  echo half > "$task.half"; : > "$RALPH_PROJECT/calls.$task"; while :; do sleep 0.05; done
+fi
+echo whole > "$task.txt"; git add .; git commit -qm "$task"
+echo '<promise>COMPLETE</promise>'
+"""
+BATCH = ("ralph-wrap", "batch", "TASKS.md", "-j", "2", "--", "sh", "-c", AGENT)
+
+
+def _calls(repo: Repo) -> list[str]:
+    return sorted((repo.path / "calls").read_text().split())
+
+
+def _stopped_at_work(start_box: StartBox, repo: Repo) -> Box:
+    """Return a container that was stopped while two tasks were half done."""
+    repo.write(".gitignore", ".ralph/\ncalls*\ngo\n")
+    repo.write("TASKS.md", "".join(f"- [ ] {task}\n" for task in TASKS))
+    repo.commit("tasks")
+    box = start_box(repo.path, *BATCH)
+    for task in TASKS[:2]:
+        box.eventually((repo.path / f"calls.{task}").exists, f"the work on {task}")
+    assert box.end() == 128 + 15, box.log()
+    assert [(report["ended_by"], bool(report["saved"])) for report in box.reports()] == [("signal", True)] * 2
+    assert _calls(repo) == ["one", "two"]
+    return box
+
+
+def _assert_all_done(box: Box, repo: Repo) -> None:
+    """Check that each task was done once, and that two of them went on with what they had."""
+    assert box.wait() == 0, box.log()
+    branches = [name for name in repo.branches() if name.startswith("ralph/") and not name.endswith("-wip")]
+    assert len(branches) == len(TASKS)
+    subjects = repo.git("log", "--format=%s", "--branches=ralph/*", "--not", "HEAD").splitlines()
+    assert sorted(subject for subject in subjects if subject in TASKS) == sorted(TASKS)
+    assert _calls(repo) == sorted(("one", "one", "three", "two", "two"))
+    halves = [name for name in branches if repo.git("ls-tree", "--name-only", name).count(".half")]
+    assert len(halves) == len(TASKS[:2])
+
+
+def test_the_same_container_goes_on(start_box: StartBox, repo: Repo) -> None:
+    """`docker start` types the same command again."""
+    box = _stopped_at_work(start_box, repo)
+    repo.write("go", "")
+    box.container.start()
+    _assert_all_done(box, repo)
+
+
+def test_another_container_goes_on(start_box: StartBox, repo: Repo) -> None:
+    """A new one on the same project does, too."""
+    _stopped_at_work(start_box, repo)
+    repo.write("go", "")
+    _assert_all_done(start_box(repo.path, *BATCH), repo)
