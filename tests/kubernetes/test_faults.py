@@ -36,7 +36,8 @@ _SEED = int(os.environ.get("FLEET_SEED", random.randrange(1000) if _EVERY else 0
 _ROUNDS = int(os.environ.get("FLEET_ROUNDS", "20" if _EVERY else "1"))
 SEEDS = range(_SEED, _SEED + _ROUNDS)
 
-pytestmark = pytest.mark.parametrize("seed", SEEDS)
+# With this scope, pytest runs every fault of a seed before those of the next one.
+pytestmark = pytest.mark.parametrize("seed", SEEDS, scope="module")
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from tests.kubernetes.user import User
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.kubernetes.cluster import Cluster
     from tests.kubernetes.remote import Remote
     from tests.support.repo import Repo
@@ -26,8 +28,10 @@ LONGEST_PS = 2.0
 LARGEST_JOB = 1 << 20
 
 
-def test_a_thousand_sessions_are_listed(cluster: Cluster, remote: Remote, repo: Repo) -> None:
-    """`fleet ps` asks for one Job of a few kilobytes, and for no pod."""
+def test_a_thousand_sessions_are_listed(
+    cluster: Cluster, remote: Remote, repo: Repo, record_property: Callable[[str, object], None]
+) -> None:
+    """`fleet ps` asks for one Job of a few kilobytes, and for no pod. `--junitxml` has what it took."""
     keys = {"node_selector": SELECTOR, "tolerations": [TOLERATION]}
     user = User(cluster, remote, repo, lines=1, pause=0, keys=keys)
     kwok = start_nodes(cluster)
@@ -40,10 +44,14 @@ def test_a_thousand_sessions_are_listed(cluster: Cluster, remote: Remote, repo: 
             )
             write_sessions(remote, run.name, SIZE, repo.head)
             assert len(user.rows(run)) == SIZE  # the first one brings the refs
-            rows, seconds = user.timed_rows(run)
+            rows, seconds, by_the_clock = user.timed_rows(run)
+            record_property("seconds of processor time of fleet ps", seconds)
+            record_property("seconds of fleet ps by the clock", by_the_clock)
             assert [row["title"] for row in rows] == [f"task {number}" for number in range(SIZE)]
             assert seconds < LONGEST_PS
-            assert len(json.dumps(cluster.control.get("job", run.job))) < LARGEST_JOB
+            job = len(json.dumps(cluster.control.get("job", run.job)))
+            record_property("bytes of the Job", job)
+            assert job < LARGEST_JOB
             user.fleet("stop", run.name)
             eventually(lambda: not run.every_pod(), "the pods of a suspended Job to be gone", LIMIT)
         finally:
