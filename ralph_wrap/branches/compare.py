@@ -271,7 +271,7 @@ class _Comparison:
 
         """
         facing = [
-            tip for tip in self._open if meets(self._prints[tip], self._found.of[tip].missed, self._touched)
+            tip for tip in self._open if meets(self._prints[tip], self._found.missed(tip), self._touched)
         ]
         meeting = Pairs([self._prints[tip] for tip in self._open] if pairs else [])
         numbers = [*islice(meeting, MOST_PAIRS)]

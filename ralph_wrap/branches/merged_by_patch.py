@@ -110,8 +110,8 @@ def touched(
     left: dict[str, list[int]] = {}
     same: dict[frozenset[str], list[tuple[int, Compared, Mapping[str, str]]]] = {}
     missed = 0
-    for position in found.of.values():
-        missed |= position.missed if position.ahead else 0
+    for tip in {position.bases: tip for tip, position in found.of.items() if position.ahead}.values():
+        missed |= found.missed(tip)
     commits = [*found.main.parents]
     wanted = [*members(missed)] if paths_of_branches else []
     for first in range(0, len(wanted), _AT_ONCE):
@@ -178,7 +178,7 @@ def landed(
         and all((commit, *found.ahead.parents[commit]) in own for commit in commits)
     }
     equals = {  # by tip too: the tips lack different commits of the main branch
-        (tip, compared): _alike(own[compared], found.of[tip].missed, main)
+        (tip, compared): _alike(own[compared], found.missed(tip), main)
         for tip, span in spans.items()
         for compared in {span, *pieces.get(tip, ())}
     }

@@ -34,7 +34,7 @@ class Position(NamedTuple):
         commits: these commits. ``None``: they are too many. If 30,000 branches stand on each other, the lists
             would not fit into memory.
         behind: number of commits that the main branch has and it lacks; ``None`` without a merge base.
-        missed: these commits of *Positions.main*, as bits.
+        bases: all merge bases that are not ancestors of other ones.
 
     """
 
@@ -42,7 +42,7 @@ class Position(NamedTuple):
     ahead: int
     commits: tuple[str, ...] | None
     behind: int | None
-    missed: int
+    bases: tuple[str, ...]
 
 
 class Positions(NamedTuple):
@@ -52,12 +52,22 @@ class Positions(NamedTuple):
         of: the position of each commit.
         ahead: the commits that they have and the main branch lacks.
         main: the commits of the main branch that at least one of them lacks; the order numbers the bits.
+        contained: the commits of *main* that each merge base contains, as bits.
 
     """
 
     of: Mapping[str, Position]
     ahead: CommitGraph
     main: CommitGraph
+    contained: Mapping[str, int]
+
+    def missed(self, tip: str) -> int:
+        """Return the commits of *main* that a commit lacks, as bits; none without a merge base.
+
+        Each call computes them: for 30,000 branches, all sets at once would take 100 MB.
+        """
+        bases = self.of[tip].bases
+        return _lacking(self.main, self.contained, bases) if bases else 0
 
 
 def positions(objects: Git, main: str, tips: Collection[str], facts: Mapping[str, CommitInfo]) -> Positions:
@@ -79,27 +89,30 @@ def positions(objects: Git, main: str, tips: Collection[str], facts: Mapping[str
         base: ahead.edge[base] if base in ahead.edge else facts[base].time for base in _all(bases.values())
     }
     missed = _since(objects, main, times)
-    between = ancestry(missed.parents, numbered(times), times)
-    passed = ancestry(missed.parents, numbered(missed.parents), times)
-    order = [*times]
-    everything = (1 << len(missed.parents)) - 1
-    lacking: dict[tuple[str, ...], int] = {}  # branches with the same merge bases share a set
+    several = _all(row for row in bases.values() if len(row) > 1)
+    between = ancestry(missed.parents, numbered(several), several)
+    contained = ancestry(missed.parents, numbered(missed.parents), times)
+    behind: dict[tuple[str, ...], int] = {}  # branches with the same merge bases lack the same commits
     found = {}
     for tip in tips:
-        best = _outermost(bases[tip], between, order)
-        if best not in lacking:
-            contained = 0
-            for base in best:
-                contained |= passed.get(base, 0)
-            lacking[best] = everything & ~contained
+        best = tuple(sorted(_outermost(bases[tip], between, several)))
+        if best and best not in behind:
+            behind[best] = _lacking(missed, contained, best).bit_count()
         found[tip] = Position(
             base=max(best, key=lambda base: (times[base], base)) if best else None,
             ahead=reached[tip].ahead,
             commits=reached[tip].commits,
-            behind=lacking[best].bit_count() if best else None,
-            missed=lacking[best] if best else 0,
+            behind=behind.get(best),
+            bases=best,
         )
-    return Positions(found, ahead, missed)
+    return Positions(found, ahead, missed, contained)
+
+
+def _lacking(main: CommitGraph, contained: Mapping[str, int], bases: Iterable[str]) -> int:
+    lacking = (1 << len(main.parents)) - 1
+    for base in bases:
+        lacking &= ~contained.get(base, 0)
+    return lacking
 
 
 class _Reach(NamedTuple):

@@ -301,6 +301,24 @@ def test_sets_of_commits_are_bits() -> None:
     assert ancestry(parents, {"edge": 0}, ["d", "e"]) == {"d": 1, "e": 0}
 
 
+def test_a_position_holds_no_set_of_commits(repo: Repo) -> None:
+    """With 30,000 different merge bases, a set of 30,000 bits each would take 100 MB."""
+    rows: list[Grown] = []
+    for number in range(100):
+        start: list[str | int] = [2 * number - 2] if number else [repo.head]
+        rows += [
+            Grown("main", start, {"file": f"{number}\n"}),
+            Grown(f"ralph/{number:04x}", start, {"a": "a\n"}),
+        ]
+    main, *_ = grow_all(repo, rows)[-2:]
+    tips = {one.tip for one in _read(repo)}
+    git = project.find_project(repo.path, os.environ).git
+    found = positions(git, main, tips, facts_of(git, [*tips, main]))
+    assert sorted(position.behind or 0 for position in found.of.values()) == [*range(1, 101)]
+    assert {found.missed(tip).bit_count() for tip in tips} == {*range(1, 101)}
+    assert max(value for position in found.of.values() for value in position if isinstance(value, int)) <= 100
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_positions_are_what_git_says(repo: Repo, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ahead, behind and merge base, in histories with merges, criss-cross ones, and roots of their own."""
