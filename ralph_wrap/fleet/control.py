@@ -95,10 +95,7 @@ def forget(remote: FleetRemote, run: str) -> int:
     refs = remote.listed(f"{FLEET}{run}/*")
     if not refs:
         raise NotFoundError(f"{remote.name} has no run {run}", "ralph-wrap fleet ps --all")
-    last = spec_ref(run)  # so that the command can be typed again after an interruption
-    order = sorted(refs, key=lambda ref: ref == last)
-    if not remote.change_many([RemoteChange(ref, refs[ref], None) for ref in order]):
-        raise ConflictError(f"a worker changes run {run} in this moment", f"ralph-wrap fleet rm {run}")
+    remote.delete_below(f"{FLEET}{run}/")
     return len(refs)
 
 

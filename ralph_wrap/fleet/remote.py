@@ -16,6 +16,7 @@ from ralph_wrap.git import (
     start_fetch,
     start_remote_listing,
 )
+from ralph_wrap.git.remote import start_push_deletion
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.ids import wide_agent_id
 from ralph_wrap.state.remote_refs import fetched, tracking
@@ -38,6 +39,7 @@ MOST_REFS = 2000
 
 _LOOK = 0.1  # seconds between two looks at a running command
 _PATIENCE = 120.0  # seconds for one command; then the remote counts as unreachable
+_TO_DELETE = 600.0  # the same for a push that deletes tens of thousands of refs: each may be a file
 
 
 class UnreachableError(RalphError):
@@ -133,13 +135,25 @@ class FleetRemote:
         parts = range(0, len(changes), MOST_REFS)
         return all(self.change(changes[start : start + MOST_REFS]) for start in parts)
 
-    def _completed(self, running: RunningCommand) -> CompletedCommand:
-        deadline = time.monotonic() + _PATIENCE
+    def delete_below(self, prefix: str) -> None:
+        """Delete all refs below a prefix, or none of them; errors are those of :meth:`change`.
+
+        Arguments:
+            prefix: ends with a slash.
+
+        """
+        with start_push_deletion(self.git, self.name, prefix) as running:
+            completed = self._completed(running, _TO_DELETE)
+        if completed.status != 0 and self.listed(f"{prefix}*"):
+            raise self._unreachable(completed)
+
+    def _completed(self, running: RunningCommand, patience: float = _PATIENCE) -> CompletedCommand:
+        deadline = time.monotonic() + patience
         while not running.ended(_LOOK):
             if self._is_over():
                 raise InterruptedWorkError(f"there was no time to ask {self.name}")
             if time.monotonic() > deadline:
-                raise UnreachableError(f"{self.name} did not answer for {_PATIENCE:.0f} s")
+                raise UnreachableError(f"{self.name} did not answer for {patience:.0f} s")
         return running.wait()
 
     def _unreachable(self, completed: CompletedCommand) -> UnreachableError:

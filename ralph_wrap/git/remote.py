@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # The configuration could push more than what we name.
 _OF_ANOTHER = "(atomic push failure)"  # another ref of the same push was rejected
+_NO_REFS = "refs/ralph-none/"  # no ref is ever below this
 _NOTHING_ELSE = ("--no-follow-tags", "--recurse-submodules=no")
 
 
@@ -109,6 +110,19 @@ def start_leased_push(
     refspecs = [f"{after or ''}:{ref}" for ref, _, after in changes]
     options = ("push", "--porcelain", "--no-verify", *(("--atomic",) if atomic else ()), *_NOTHING_ELSE)
     return start_git(git, *options, *leases, "--", remote, *refspecs, with_terminal=False)
+
+
+def start_push_deletion(git: Git, remote: str, prefix: str) -> RunningCommand:
+    """Start a push that deletes all refs of a remote below a prefix, or none of them.
+
+    Git needs a time that grows with the square of the number if each ref is named, and none to speak of here.
+
+    Arguments:
+        prefix: ends with a slash.
+
+    """
+    options = ("push", "--porcelain", "--no-verify", "--atomic", "--prune", *_NOTHING_ELSE)
+    return start_git(git, *options, "--", remote, f"{_NO_REFS}*:{prefix}*", with_terminal=False)
 
 
 def start_remote_listing(git: Git, remote: str, *patterns: str) -> RunningCommand:
