@@ -23,7 +23,7 @@ from ralph_wrap.git.shadow import shadow_repository
 from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import deferred, privileges
-from ralph_wrap.system.files import digest
+from ralph_wrap.system.files import digest, is_locked
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -248,16 +248,24 @@ def has_clones(project: Project) -> bool:
 
 
 def has_trash(project: Project) -> bool:
-    """Return whether removed worktrees may still be on the disk; usually they are deleted at once."""
+    """Return whether removed worktrees are on the disk which no process deletes now."""
     for home in (RUN, CLONES / RUN.name):
         with contextlib.suppress(OSError), os.scandir(Registry(project.root / home).trash) as entries:
-            if any(entries):
+            if any(_is_abandoned(Path(entry.path)) for entry in entries):
                 return True
     for places in (WORKTREES, CLONES):
         with contextlib.suppress(OSError), os.scandir(project.root / places) as entries:
             if any(entry.name.endswith(".leaving") for entry in entries):
                 return True
     return False
+
+
+def _is_abandoned(removed: Path) -> bool:
+    # A deletion holds the lock of its directory. Where sessions end all the time, one is always at work.
+    try:
+        return not is_locked(removed)
+    except OSError:  # not a directory of ours, perhaps
+        return True
 
 
 def register_session(
