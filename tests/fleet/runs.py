@@ -55,11 +55,15 @@ class FleetWorker:
 
     def kill(self) -> None:
         """Kill the worker with all its processes at once, as the end of a node does."""
+        self.signal_all(signal.SIGKILL)
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """Send a signal to the worker and to all its processes."""
         with contextlib.suppress(psutil.NoSuchProcess):
             top = psutil.Process(self.process.pid)
             for process in (top, *top.children(recursive=True)):
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    process.send_signal(signal.SIGKILL)
+                    process.send_signal(number)
 
 
 class FleetRun:

@@ -77,6 +77,26 @@ def test_a_killed_worker_is_replaced(fleet_run: FleetRun) -> None:
     assert fleet_run.remote.show(f"ralph/{agent_id}-wip:loose") == b"loose\n"
 
 
+def test_a_worker_that_was_cut_off_brings_its_work_and_what_it_printed(fleet_run: FleetRun) -> None:
+    """Another one took its session over meanwhile and was done: nothing of the first one is lost."""
+    fleet_run.begin(f"if [ -e made ]; then {COMMIT}; else echo said; {COMMIT}; {HANG}; fi")
+    first = fleet_run.work()
+    fleet_run.wait_until_mirrored("loose")
+    session = fleet_run.claim()["session"]
+    first.signal_all(signal.SIGSTOP)
+    status, printed = fleet_run.work().ended()
+    assert (status, fleet_run.claim()["epoch"]) == (0, 2), printed
+    first.signal_all(signal.SIGCONT)
+    status, printed = first.ended()
+    assert status == 0, printed
+    assert fleet_run.holds("loose", f"refs/ralph/rescue/{fleet_run.state()['id']}/{session}/")
+    outputs = fleet_run.remote.git("rev-list", "refs/ralph/fleet/r1/output/0").split()
+    reports = {json.loads(fleet_run.remote.show(f"{oid}:report.json"))["session"]: oid for oid in outputs}
+    log = fleet_run.remote.show(f"{reports[session]}:output.log")
+    assert b"said" in log
+    assert b"another machine goes on" in log
+
+
 def test_two_workers_of_one_index_run_one_session(fleet_run: FleetRun) -> None:
     """One of them wins, the other one waits; the agent ran once, and both end with 0."""
     fleet_run.begin(f"echo run >> {fleet_run.directory}/runs; {COMMIT}")
