@@ -149,3 +149,13 @@ def test_drop_leaves_a_session_that_runs(repo: Repo, remote: Repo, other: Repo) 
         assert (refused.status, "runs on" in refused.stderr) == (6, True), refused.stderr
         assert f"refs/ralph/claims/{agent_id}" in refs(remote)
     assert other.branches() == ["main", f"ralph/{agent_id}"]
+
+
+def test_resume_checks_options_before_it_asks_a_remote(repo: Repo) -> None:
+    """To watch a session that may run elsewhere takes minutes; a wrong value would show only after that."""
+    repo.git("remote", "add", "gone", str(repo.path / "no-such.git"))
+    words = ("resume", "1f3a", "--remote", "gone")
+    wrong = command(*words, "--max-time", "soon", cwd=repo.path)
+    assert (wrong.status, "max-time" in wrong.stderr) == (2, True), wrong.stderr
+    right = command(*words, "--max-time", "1h", cwd=repo.path)
+    assert "gone cannot be read" in right.stderr, right.stderr

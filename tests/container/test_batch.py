@@ -61,8 +61,10 @@ def test_the_same_container_goes_on(start_box: StartBox, repo: Repo) -> None:
     _assert_all_done(box, repo)
 
 
-def test_another_container_goes_on(start_box: StartBox, repo: Repo) -> None:
-    """A new one on the same project does, too."""
+def test_another_container_goes_on_if_the_user_says_so(start_box: StartBox, repo: Repo) -> None:
+    """A new one on the same project has no key, and an agent could have written the state."""
     _stopped_at_work(start_box, repo)
     repo.write("go", "")
-    _assert_all_done(start_box(repo.path, *BATCH), repo)
+    refused = start_box(repo.path, *BATCH)
+    assert (refused.wait(), "RALPH_TRUST=1" in refused.log()) == (125, True), refused.log()
+    _assert_all_done(start_box(repo.path, *BATCH, env={"RALPH_TRUST": "1"}), repo)

@@ -21,11 +21,13 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
+from ralph_wrap.config import trust
 from ralph_wrap.errors import ConflictError, RalphError, StoppedError, UntrustedError
 from ralph_wrap.state import session_start
 from ralph_wrap.state.project import registries
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ class BatchState:
         directory: of the batch.
         project: of the batch.
         lock: the lock that only this process holds.
+        log: gets a warning if the state counts only because the user says so.
 
     Attributes:
         lock: as above; the process of a session frees its copy.
@@ -93,9 +96,10 @@ class BatchState:
 
     """
 
-    def __init__(self, directory: Path, project: Project, lock: files.FileLock) -> None:
+    def __init__(self, directory: Path, project: Project, lock: files.FileLock, log: Log) -> None:
         self._path = directory / "state.json"
         self._project = project
+        self._log = log
         self.lock = lock
         for leftover in files.temporaries(self._path):  # of a batch that was killed
             leftover.unlink(missing_ok=True)
@@ -127,13 +131,18 @@ class BatchState:
         except (OSError, ValueError) as error:
             raise UntrustedError(
                 f"the state of the batch cannot be used: {error}",
-                f"to do every task of the file anew: rm {shlex.quote(os.fspath(self._path))}",
+                Commands.of(
+                    "if it is yours, for example from another container: type the command with RALPH_TRUST=1",
+                    f"to do every task of the file anew: rm {shlex.quote(os.fspath(self._path))}",
+                ),
             ) from None
 
     def _checked(self, loaded: dict[str, Any]) -> dict[str, TaskState]:
         fields = loaded["tasks"]
         if loaded["signature"] != session_start.signature([fields], self._path, self._project):
-            raise ValueError(f"another program has changed {self._path}, or it was moved")
+            if self._project.environ.get(trust.IMPLIES) != "1":  # in a container, the agent is there, too
+                raise ValueError(f"another program or machine has written {self._path}, or it was moved")
+            self._log.warning("batch.not_signed", f"{self._path} has no signature of this machine; it counts")
         return {key: TaskState(**task) for key, task in fields.items()}
 
 
@@ -161,7 +170,7 @@ def opened(project: Project, file: Path, cancel: CancelToken, log: Log) -> Itera
     try:
         sessions = _lock_of_sessions(directory / "sessions.lock", cancel, log)
         try:
-            yield BatchState(directory, project, lock)
+            yield BatchState(directory, project, lock, log)
         finally:
             sessions.release()
     finally:

@@ -59,6 +59,7 @@ def resume(
     """
     from ralph_wrap.commands.resume import interrupted  # noqa: PLC0415 -- not for --help
     from ralph_wrap.commands.sweep import sweep  # noqa: PLC0415
+    from ralph_wrap.config import load  # noqa: PLC0415
 
     os.environ.pop(AT_START, None)  # it is for a sweep, and the agents must not get it
     log = on_stderr(os.environ, log_format=typed.get("log_format"))
@@ -67,6 +68,7 @@ def resume(
             raise UsageError("either ids or --all must be given", "ralph-wrap ps --all lists sessions")
         environ = become_owner(project, log, "ralph_wrap.commands.resume", __name__)
         found = open_project(project, environ, log)
+        load(project, found.root, Path.cwd(), flags(typed), environ, ())  # an error comes before any wait
         sweep(found, log=log)
         names = [*dict.fromkeys(ids or [])]
         if every or after_restart:
