@@ -21,7 +21,7 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.config import trust
+from ralph_wrap.config.authority import IMPLIES
 from ralph_wrap.errors import ConflictError, RalphError, StoppedError, UntrustedError
 from ralph_wrap.state import session_start
 from ralph_wrap.state.project import registries
@@ -140,7 +140,7 @@ class BatchState:
     def _checked(self, loaded: dict[str, Any]) -> dict[str, TaskState]:
         fields = loaded["tasks"]
         if loaded["signature"] != session_start.signature([fields], self._path, self._project):
-            if self._project.environ.get(trust.IMPLIES) != "1":  # in a container, the agent is there, too
+            if self._project.environ.get(IMPLIES) != "1":  # in a container, the agent is there, too
                 raise ValueError(f"another program or machine has written {self._path}, or it was moved")
             self._log.warning("batch.not_signed", f"{self._path} has no signature of this machine; it counts")
         return {key: TaskState(**task) for key, task in fields.items()}
