@@ -43,6 +43,8 @@ def shortened(text: str, width: int) -> str:
 
 def plain(text: str) -> str:
     """Return a text in one line, without control characters and other letters that cannot be seen."""
+    if text.isprintable():
+        return " ".join(text.split())
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
