@@ -66,9 +66,9 @@ class PodLogs:
 
 def describe_pods(control: ControlPlane) -> str:
     """Return the Jobs and pods that exist, and the last events; the error if the API server is away."""
-    arguments = ("get", "jobs,pods,events", "--output=wide", "--sort-by=.metadata.creationTimestamp")
-    completed = control.call(*arguments)
-    return completed.stdout + completed.stderr
+    asked = [("jobs,pods", "--output=wide"), ("events", "--sort-by=.metadata.creationTimestamp")]
+    answers = [control.call("get", *arguments) for arguments in asked]
+    return "\n".join(answer.stdout + answer.stderr for answer in answers)
 
 
 def describe_pushes(remote: Remote) -> str:
