@@ -9,10 +9,12 @@ disk. What a session deletes in the background is waited for, and does not count
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
-from scenarios import EDIT, PROGRAM, STAMP, Waiting, compare, in_turns, make_repository
+from scenarios import EDIT, PEER, PROGRAM, STAMP, Waiting, beside, compare, in_turns, make_repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,27 +56,28 @@ def _measure(
     other = repository.script(
         "bare", f'git worktree add --quiet -b "$2" "$1"\n(cd "$1"; {work})\n{wait}\n{bare}'
     )
+    peer = repository.script(
+        "peer",
+        f'{PEER} switch --yes --no-cd --create "$2" >&2\n(cd "../project.$2"; {work})\n{wait}\n'
+        f'{PEER} remove --yes --force --no-delete-branch "$2" >&2',
+    )
+    commands = {"run": (PROGRAM, "run", "--max-iterations", "1", "--", agent), "bare": (other,)}
+    if shutil.which(PEER) and files < LARGE:
+        commands["peer"] = (peer,)
     with ExitStack() as stack:
-        sessions: list[Waiting] = []
-        removals: list[Waiting] = []
+        waiting: dict[str, list[Waiting]] = {name: [] for name in commands}
         for number in range(times + 1):
-            for waiting, command in (
-                (sessions, (PROGRAM, "run", "--max-iterations", "1", "--", agent)),
-                (removals, (other, f"../bare-{number}", f"bare-{number}")),
-            ):
-                waiting.append(stack.enter_context(Waiting(repository, *command)))
-                waiting[-1].wait_until_ready()
+            for name, command in commands.items():
+                words = () if name == "run" else (f"../{name}-{number}", f"{name}-{number}")
+                waiting[name].append(stack.enter_context(Waiting(repository, *command, *words)))
+                waiting[name][-1].wait_until_ready()
         os.sync()
 
-        def ours() -> float:
-            run = sessions.pop().go_on()
+        def end(name: str) -> float:
+            run = waiting[name].pop().go_on()
             repository.settle()
             return run.ended - run.stamp
 
-        def theirs() -> float:
-            run = removals.pop().go_on()
-            repository.settle()
-            return run.ended - run.stamp
-
-        measured = in_turns(times, ours, theirs)
-    return compare(f"{claim}, {files:,} files, synced on both sides", limit, *measured)
+        mine, theirs, *peers = in_turns(times, *(partial(end, name) for name in commands))
+    verdict = compare(f"{claim}, {files:,} files, synced on both sides", limit, mine, theirs)
+    return beside(verdict, mine, peers)

@@ -5,15 +5,17 @@ The agents stay until all of them have begun, so that no session's end takes par
 
 from __future__ import annotations
 
+import shutil
 import time
 from contextlib import ExitStack
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from scenarios import PROGRAM, STAMP, Waiting, compare, in_turns, make_repository
+from scenarios import PEER, PROGRAM, STAMP, Waiting, beside, compare, in_turns, make_repository
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from scenarios import Repository, Verdict
@@ -34,12 +36,20 @@ def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[
             f'for i in $(seq {sessions}); do git worktree add -b "$1-$i" "../$1-$i" {separator} done\n'
             f"wait\n{STAMP}",
         )
-        measured = _measure(repository, agent, bare, sessions, repeat or 5)
+        peer = repository.script(
+            "peer",
+            f"for i in $(seq {sessions}); do\n"
+            f'{PEER} switch --yes --no-cd --create "$1-$i" >&2 {separator} done\nwait\n{STAMP}',
+        )
+        scripts = [bare, peer] if shutil.which(PEER) else [bare]
+        mine, theirs, *peers = _measure(repository, agent, scripts, sessions, repeat or 5)
         claim = f"{sessions} sessions at once, bare git {manner}, {size:,} files, no failure, no fallback"
-        yield compare(claim, limit, *measured)
+        yield beside(compare(claim, limit, mine, theirs), mine, peers)
 
 
-def _measure(repository: Repository, agent: str, bare: str, sessions: int, repeat: int) -> list[list[float]]:
+def _measure(
+    repository: Repository, agent: str, scripts: Sequence[str], sessions: int, repeat: int
+) -> list[list[float]]:
     numbers = count()
 
     def ours() -> float:
@@ -47,12 +57,12 @@ def _measure(repository: Repository, agent: str, bare: str, sessions: int, repea
         repository.settle()
         return seconds
 
-    def theirs() -> float:
-        run = repository.run(bare, f"bare-{next(numbers)}")
+    def script(path: str) -> float:
+        run = repository.run(path, f"other-{next(numbers)}")
         repository.settle()
         return run.stamp - run.begun
 
-    return in_turns(repeat, ours, theirs)
+    return in_turns(repeat, ours, *(partial(script, path) for path in scripts))
 
 
 def _at_once(repository: Repository, agent: str, number: int) -> float:

@@ -87,19 +87,19 @@ def make_reviewed(directory: Path, files: int) -> Repository:
 def _asked(repository: Repository) -> list[tuple[Sequence[str], bytes]]:
     """Return the bare git commands, and what they read: what ours asks, as it is seen from inside."""
     place = project.find_project(repository.path, repository.environ)
-    where = place.git
     main = branches.main_branch(place, None)
     found = branches.read(place)
     pairs: list[tuple[str, str]] = []
     merges = comparing.merges
 
-    def noted(git: Any, these: Any, **places: Any) -> Any:
-        pairs[:] = these
-        return merges(git, these, **places)
+    def noted(objects: Any, these: Any, scratch: Any) -> Any:
+        pairs.extend(these)  # it asks several times
+        return merges(objects, these, scratch)
 
     comparing.merges = noted  # type: ignore[attr-defined]
     try:
-        facts, _ = comparing.compare(where, branches.repository_of(place), main, found)
+        with project.objects_of(place) as objects:
+            facts, _ = comparing.compare(objects, branches.repository_of(place), main, found)
     finally:
         comparing.merges = merges  # type: ignore[attr-defined]
     tips = "".join(f"{one.tip}\n" for one in found)

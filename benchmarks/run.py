@@ -8,8 +8,10 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import platform
 import signal
 import sys
+import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +68,7 @@ def main() -> int:
     parser.add_argument("--files", type=int, metavar="N", help="measure on a repository of N files")
     parser.add_argument("--repeat", type=int, metavar="N", help="measure N times instead of several")
     parser.add_argument("--busy", action="store_true", help="let a busy loop for each core run beside")
+    parser.add_argument("--table", action="store_true", help="measure idle and busy, and print Markdown")
     parser.add_argument(
         "--scratch",
         type=Path,
@@ -77,17 +80,31 @@ def main() -> int:
     if unknown := set(arguments.claims) - set(CLAIMS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     signal.signal(signal.SIGTERM, _stop)
-    beside = ", a busy loop for each beside" if arguments.busy else ""
+    if not arguments.table:
+        passed = [verdict.passed for verdict in _verdicts(arguments, busy=arguments.busy)]
+        return 0 if all(passed) else 1
+    sides = [[*_verdicts(arguments, busy=busy)] for busy in (False, True)]
+    print("\n| measured | idle | with busy loops | limit |\n| --- | --- | --- | --- |")
+    for idle_one, busy_one in zip(*sides, strict=True):
+        cells = (f"{one.value:.2f}{one.unit} ({one.detail})" for one in (idle_one, busy_one))
+        limits = dict.fromkeys(f"{one.limit}{one.unit}" for one in (idle_one, busy_one))
+        print(f"| {' | '.join((idle_one.claim, *cells, ', busy '.join(limits)))} |")
+    return 0
+
+
+def _verdicts(arguments: argparse.Namespace, *, busy: bool) -> Iterator[Verdict]:
+    """Measure, and print each verdict as soon as it is known."""
+    more = ", a busy loop for each beside" if busy else ""
+    optimized = "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
+    python = f"Python {platform.python_version()} built with{'' if optimized else 'out'} optimizations"
     load = os.getloadavg()[0]
-    print(f"{os.cpu_count()} cores{beside}, load {load:.1f}, in {arguments.scratch}", flush=True)
-    claims: dict[str, Measure] = {**CLAIMS, "start": functools.partial(start.measure, busy=arguments.busy)}
-    passed = True
-    with scratch(arguments.scratch) as directory, busy_loops(os.cpu_count() or 1 if arguments.busy else 0):
+    print(f"{os.cpu_count()} cores{more}, load {load:.1f}, in {arguments.scratch}, {python}", flush=True)
+    claims: dict[str, Measure] = {**CLAIMS, "start": functools.partial(start.measure, busy=busy)}
+    with scratch(arguments.scratch) as directory, busy_loops(os.cpu_count() or 1 if busy else 0):
         for claim in arguments.claims or claims:
             for verdict in claims[claim](directory, arguments.files, arguments.repeat):
                 print(verdict, flush=True)
-                passed &= verdict.passed
-    return 0 if passed else 1
+                yield verdict
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:

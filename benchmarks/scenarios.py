@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Self
@@ -280,6 +280,19 @@ def in_turns(repeat: int, *sides: Callable[[], float]) -> list[list[float]]:
             if number:
                 measured[side].append(value)
     return measured
+
+
+PEER = "wt"
+"""The program of worktrunk, which is measured beside us if it is installed. It saves no changes."""
+
+
+def beside(verdict: Verdict, ours: Sequence[float], peers: Sequence[Sequence[float]]) -> Verdict:
+    """Add to a verdict what the peer took in the same rounds; without a peer, return it as it is."""
+    for times in peers:
+        factor = statistics.median(one / other for one, other in zip(ours, times, strict=True))
+        more = f"worktrunk {statistics.median(times):.3f} s, ours {factor:.2f}x of it"
+        verdict = replace(verdict, detail=f"{verdict.detail}; {more}")
+    return verdict
 
 
 def compare(claim: str, limit: float, ours: Sequence[float], theirs: Sequence[float]) -> Verdict:

@@ -1,22 +1,19 @@
 """Processor time of a whole session, against bare `git worktree add` and `git worktree remove`.
 
 All processes count, also those that go on after the command has ended: a session deletes its worktree in
-the background. Beside it stands worktrunk (`wt`) if it is installed. It saves no changes, and bare git
-commits them.
+the background. Bare git commits the changes, and worktrunk, if it is installed, does not save them.
 """
 
 from __future__ import annotations
 
 import shutil
-import statistics
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scenarios import CHANGED, EDIT, PROGRAM, compare, in_turns, make_repository
+from scenarios import CHANGED, EDIT, PEER, PROGRAM, beside, compare, in_turns, make_repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,8 +43,8 @@ def _measure(repository: Repository, claim: str, work: str, files: int, repeat: 
     )
     peer = repository.script(
         "peer",
-        f'wt switch --yes --no-cd --create "$1" && (cd "../project.$1" && {agent})\n'
-        'wt remove --yes --force --no-delete-branch --foreground "$1"',
+        f'{PEER} switch --yes --no-cd --create "$1" && (cd "../project.$1" && {agent})\n'
+        f'{PEER} remove --yes --force --no-delete-branch --foreground "$1"',
     )
     numbers = count()
 
@@ -58,15 +55,11 @@ def _measure(repository: Repository, claim: str, work: str, files: int, repeat: 
         return _processor_time(repository, path, f"other-{next(numbers)}")
 
     sides: list[Callable[[], float]] = [ours, lambda: script(bare)]
-    if shutil.which("wt"):
+    if shutil.which(PEER):
         sides.append(lambda: script(peer))
     mine, theirs, *peers = in_turns(repeat, *sides)
     verdict = compare(f"processor time, {files:,} files, {claim}", LIMITS[claim], mine, theirs)
-    for times in peers:
-        factor = statistics.median(one / other for one, other in zip(mine, times, strict=True))
-        detail = f"{verdict.detail}; worktrunk {statistics.median(times):.3f} s, ours {factor:.2f}x of it"
-        verdict = replace(verdict, detail=detail)
-    return verdict
+    return beside(verdict, mine, peers)
 
 
 def _processor_time(repository: Repository, *command: str) -> float:

@@ -6,14 +6,15 @@ Beside it stands what no start can beat: git's own parallel checkout, with the w
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from scenarios import PROGRAM, STAMP, compare, in_turns, make_repository
+from scenarios import PEER, PROGRAM, STAMP, beside, compare, in_turns, make_repository
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from scenarios import Verdict
@@ -60,9 +61,16 @@ def _measure(directory: Path, files: int, repeat: int, limit: float) -> Verdict:
         repository.settle()
         return run.stamp - run.begun
 
-    mine, theirs, least = in_turns(repeat, ours, lambda: script(bare), lambda: script(parallel))
+    peer = repository.script(
+        "peer", f'{PEER} switch --yes --no-cd --create "$1" >&2 && cd "../project.$1" && exec {agent}'
+    )
+    sides: list[Callable[[], float]] = [ours, lambda: script(bare), lambda: script(parallel)]
+    if shutil.which(PEER):
+        sides.append(lambda: script(peer))
+    mine, theirs, least, *peers = in_turns(repeat, *sides)
     verdict = compare(f"start, {files:,} files", limit, mine, theirs)
     bound = compare("git's own parallel checkout alone", limit, least, theirs)
     if files > min(LIMITS):
         verdict = replace(verdict, limit=round(max(limit, _NEAR * bound.value), 2))
+    verdict = beside(verdict, mine, peers)
     return replace(verdict, detail=f"{verdict.detail}; {bound.claim}: {bound.value:.2f}x")
