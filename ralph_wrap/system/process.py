@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from ralph_wrap.system import files
+from ralph_wrap.system import files, process_table
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _signals_held_back() -> Iterator[Callable[[], None]]:
     ``vfork(2)`` returns only at its ``execve(2)``.
 
     The mask is that of one thread. Another thread can take the signal, and then Python calls the handler in
-    the main thread all the same (Python, "Signals and threads"). So handlers are deferred too.
+    the main thread all the same (Python, "Signals and threads"). If there is one, handlers are deferred.
 
     Yields:
         A function to call in the child: it discards pending signals and restores our signal mask. Without
@@ -61,7 +61,7 @@ def _signals_held_back() -> Iterator[Callable[[], None]]:
     with contextlib.ExitStack() as stack:  # all of it is undone, even if a handler raises
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_GROUPS)
         stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
-        if threading.current_thread() is threading.main_thread():  # handlers run there alone
+        if process_table.has_other_threads() and threading.current_thread() is threading.main_thread():
             stack.enter_context(_handlers_deferred())
 
         def let_through() -> None:

@@ -26,6 +26,7 @@ PROC = Path("/proc")
 _T = TypeVar("_T")
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, <linux/sched.h>; proc(5): stat, field 9
 _WRITING = os.O_WRONLY | os.O_RDWR
+_LINKS_OF_ONE_THREAD = 3
 _SHORTEST = 0.01  # seconds that an average is taken over; the kernel counts a start in such steps
 
 
@@ -97,6 +98,17 @@ def command_line(pid: int) -> bytes:
         return (PROC / str(pid) / "cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def has_other_threads() -> bool:
+    """Return whether this process has another thread, perhaps one that Python does not know of.
+
+    The directory of the threads has a link for each of them, one in its parent, and one for itself.
+    """
+    try:
+        return os.stat(f"{PROC}/self/task").st_nlink != _LINKS_OF_ONE_THREAD  # noqa: PTH116 -- at each start
+    except OSError:
+        return True
 
 
 def is_program(pid: int) -> bool:

@@ -140,3 +140,14 @@ def test_a_process_of_another_user_is_not_taken_for_dead(tree: int, monkeypatch:
     assert process_table.environment(tree) == []
     with pytest.raises(PermissionError):
         process_table.start_time(tree)
+
+
+def test_another_thread_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no ``/proc``, there may be one."""
+    question = "from ralph_wrap.system.process_table import has_other_threads as ask; print(ask(), end=' ')"
+    thread = "import threading; end = threading.Event(); threading.Thread(target=end.wait).start()"
+    program = f"{question}\n{thread}\nprint(ask())\nend.set()"
+    ended = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["False", "True"]
+    monkeypatch.setattr(process_table, "PROC", tmp_path)
+    assert process_table.has_other_threads()
