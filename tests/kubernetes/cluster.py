@@ -9,7 +9,7 @@ from tests.kubernetes.control_plane import ADDRESS, READY, ControlPlane
 from tests.kubernetes.failure_output import PodLogs
 from tests.kubernetes.leftovers import Place
 from tests.kubernetes.machine import Machine, connect
-from tests.kubernetes.node import Node
+from tests.kubernetes.node import Node, pods_of
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class Cluster:
         connect(machine, address_of(number), self.hub)
         machine.call("ip", "route", "add", "default", "via", ADDRESS)
         address = address_of(number)
+        self.hub.call("ip", "route", "add", pods_of(number), "via", address)
         node = Node(machine, address, number=number, cgroup=cgroup, kubeconfig=self.control.kubeconfig)
         node.start(self._images)
         self.nodes[node.name] = node

@@ -90,8 +90,13 @@ class Node:
             {"kubelet": self._kubelet, "containerd": self._containerd}[name].kill()
 
 
+def pods_of(number: int) -> str:
+    """Return the addresses of the pods of the node with this number."""
+    return f"10.50.{number}.0/24"
+
+
 def _network(number: int) -> dict[str, object]:
-    subnet = [[{"subnet": f"10.50.{number}.0/24"}]]
+    subnet = [[{"subnet": pods_of(number)}]]
     addresses = {"type": "host-local", "ranges": subnet, "routes": [{"dst": "0.0.0.0/0"}]}
     bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": True, "ipam": addresses}
     return {"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]}
