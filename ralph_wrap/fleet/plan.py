@@ -135,7 +135,8 @@ def address_of(project: Project, remote: str, configured: str) -> str:
             f"the address {without_secrets(address)} has a password in it, and manifests are no secret",
             "put it into a secret, and name that: git_credential in .ralph/fleet.yaml",
         )
-    return address
+    is_path = not rest and ":" not in address.partition("/")[0]  # git-fetch(1), GIT URLS
+    return os.path.abspath(project.root / address) if is_path else address  # noqa: PTH100 -- of no symlink
 
 
 def _base(project: Project, settings: Settings, options: dict[str, str]) -> str:

@@ -56,6 +56,15 @@ def test_a_run_is_a_spec_and_a_job(fleet_run: FleetRun) -> None:
     assert base == fleet_run.repo.git("rev-parse", "HEAD")
 
 
+@pytest.mark.parametrize("address", ["../remote.git", "host:project.git", "https://git.example/project.git"])
+def test_an_address_that_is_a_path_is_absolute(fleet_run: FleetRun, address: str) -> None:
+    """A worker stands elsewhere. Every other address stays as it is."""
+    fleet_run.repo.git("remote", "set-url", "origin", address)
+    printed = fleet(fleet_run, "run", "--count", "1", "--host", "one", "--dry-run", "--", "true")
+    expected = str(fleet_run.remote.path) if address.startswith("..") else address
+    assert f"RALPH_FLEET_REMOTE={expected} " in printed.stdout.decode(), printed.stderr
+
+
 def test_each_task_is_a_session(fleet_run: FleetRun) -> None:
     """Its prompt comes from the template, and tasks that are done get none."""
     fleet_run.repo.write(".ralph/fleet.yaml", CONFIG)
