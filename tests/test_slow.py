@@ -1,8 +1,18 @@
-"""The list of slow tests, ``tests/slow.txt``."""
+"""The list of slow tests, ``tests/slow.txt``, and which of their cases a day takes."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support import sampling
 from tests.support.processor_time import LIST, slow_tests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_each_entry_is_a_test() -> None:
@@ -10,3 +20,55 @@ def test_each_entry_is_a_test() -> None:
     for entry in slow_tests():
         module, _, name = entry.partition("::")
         assert f"def {name}(" in (LIST.parent / module).read_text(), entry
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case of a test, as pytest has it."""
+
+    originalname: str
+    number: int
+    name: str = ""
+    path: Path = LIST.parent / "module.py"
+    each: bool = False
+
+    def get_closest_marker(self, name: str) -> str | None:
+        """Return a marker."""
+        return name if self.each and name == "every_case" else None
+
+
+SLOW = [*(Case("three", n) for n in range(7)), *(Case("two", n) for n in range(2)), Case("one", 0)]
+OTHERS = [*(Case("fast", n) for n in range(7)), *(Case("all", n, each=True) for n in range(7))]
+
+
+@pytest.fixture
+def left_out(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], set[Case]]:
+    """Return what tells which cases a day leaves out."""
+    names = frozenset(f"module.py::{name}" for name in ("three", "two", "one", "all"))
+    monkeypatch.setattr(sampling, "slow_tests", lambda: names)
+    monkeypatch.setattr(sampling, "EVERY_POINT", False)
+
+    def ask(day: int) -> set[Case]:
+        monkeypatch.setenv("SAMPLE_SEED", str(day))
+        return sampling.left_out([*SLOW, *OTHERS])  # type: ignore[list-item, return-value]
+
+    return ask
+
+
+@pytest.mark.parametrize("day", range(4))
+def test_three_days_take_each_case(left_out: Callable[[int], set[Case]], day: int) -> None:
+    """Of a slow test; each day takes one case of it at least, and all cases of the others."""
+    days = [left_out(day + later) for later in range(3)]
+    assert set.intersection(*days) == set()
+    for left in days:
+        assert left <= {*SLOW}
+        assert {case.originalname for case in {*SLOW} - left} == {"three", "two", "one"}
+        assert len([case for case in left if case.originalname == "three"]) in {4, 5}
+
+
+def test_every_point_takes_each_case(
+    left_out: Callable[[int], set[Case]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the variable."""
+    monkeypatch.setattr(sampling, "EVERY_POINT", True)
+    assert left_out(1) == set()

@@ -55,7 +55,6 @@ def _ask(
         return result, [json.dumps(body) for _, body in model.requests]
 
 
-@pytest.mark.every_case
 def test_it_remembers_the_iteration_before(program: Program, repo: Repo, tmp_path: Path) -> None:
     """The model is shown what it has said then; what was spent is counted once."""
     result, seen = _ask(program, repo, tmp_path, keep=True)

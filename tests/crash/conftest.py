@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from tests.support import sampling
 from tests.support.fork_server import ForkServer, server
 
-if TYPE_CHECKING:
-    from pathlib import Path
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have time for all points."""
+    for item in items:
+        if sampling.EVERY_POINT and item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(7200), append=False)
 
 
 @pytest.fixture(autouse=True)

@@ -17,30 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def chosen(
-    count: int,
-    shard: int = 0,
-    shards: int = 1,
-    *,
-    first: int = 1,
-    each: int = 1,
-    states: Sequence[str] | None = None,
-) -> list[int]:
-    """Return the numbers of the points that one of several tests tries.
+def chosen(count: int, *, first: int = 1, each: int = 1, states: Sequence[str] | None = None) -> list[int]:
+    """Return the numbers of the points that are tried.
 
     Arguments:
         count: how many points there are.
         first: the first one; there is nothing to try before it.
-        shard: the number of the test, from 0.
-        shards: how many tests share the points.
         each: one of this number of states is tried.
         states: what a kill at each point leaves (``World.states``); without them each point is a state.
 
     """
     numbers = range(first, count + 1)
     if sampling.EVERY_POINT:
-        return [*numbers[shard::shards]]
+        return [*numbers]
     groups = [[*group] for _, group in itertools.groupby(numbers, lambda n: states[n - 1] if states else n)]
     random = Random(sampling.seed())  # noqa: S311 -- which points are tried is no secret
-    taken = [random.choice(group) for group in groups[random.randrange(each) :: each]]
-    return taken[shard::shards]
+    return [random.choice(group) for group in groups[random.randrange(min(each, len(groups))) :: each]]

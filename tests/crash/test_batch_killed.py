@@ -9,13 +9,13 @@ import pytest
 
 from tests.crash.points import chosen
 from tests.crash.world import World
+from tests.support import sampling
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.fork_server import ForkServer
 
-SHARDS = 2
 TASKS = "- [ ] one\n- [ ] two\n"
 # An agent that was killed in its work finds what it has done: it is asked to go on, not to begin again.
 WORK = """#!/bin/sh
@@ -46,14 +46,13 @@ def _commits(world: World) -> list[str]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("shard", range(SHARDS))
-def test_each_task_is_done_once(tmp_path: Path, home: Path, program: ForkServer, shard: int) -> None:
+def test_each_task_is_done_once(tmp_path: Path, home: Path, program: ForkServer) -> None:
     """The kill meets the batch, and at points after a fork also its sessions."""
     world = _made(tmp_path / "world", home, program)
     aside = world.put_aside()
     assert _batch(world) == 0
     count, kills = len(world.reached) // 2, 0  # of three processes, each with points of its own
-    for number in chosen(count, shard, SHARDS, each=24):
+    for number in chosen(count, each=30):
         at = f"point {number}"
         world.bring_back(aside)
         kills += _batch(world, "kill", number) == -signal.SIGKILL
@@ -67,4 +66,4 @@ def test_each_task_is_done_once(tmp_path: Path, home: Path, program: ForkServer,
         assert _batch(world) == 0, at
         assert (world.directory / "calls").read_text().splitlines() == calls, at
         assert world.remains() == {}, at
-    assert kills
+    assert kills or not sampling.EVERY_POINT  # most points are those of a session

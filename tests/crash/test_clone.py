@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.support.fork_server import ForkServer
     from tests.support.sessions import Result
 
-EACH = 30
+EACH = 40
 """One state of this number is tried; a session has more than 150."""
 
 

@@ -79,7 +79,7 @@ def test_git_killed_at_any_call_of_a_session_loses_nothing(
 ) -> None:
     """The session ends as it should, or says why not; the work is on its branches or in its worktree."""
     deadly = Deadly.make(tmp_path, home, program, kind)
-    for number in chosen(len(deadly.reference.points), each=4):
+    for number in chosen(len(deadly.reference.points), each=6):
         _meet_in_session(deadly, tmp_path, fault, number)
 
 
@@ -116,7 +116,7 @@ def test_git_killed_at_any_call_of_a_sweep_loses_nothing(
         ]
         assert numbers
     else:
-        numbers = chosen(len(points), each=4)
+        numbers = chosen(len(points), each=6)
     for number in numbers:
         at = f"{fault} {number}: {points[number - 1]}"
         world.remains()

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tests.support.fork_server import ForkServer
 
 
-SHARDS = 2
 MINE = {"mine": b"the user's own\n", "new/mine.log": b"ignored\n"}
 """Files that git does not know."""
 
@@ -153,15 +152,12 @@ class Reference(NamedTuple):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("shard", range(SHARDS))
-def test_a_merge_killed_at_any_point_is_undone_or_done(
-    tmp_path: Path, program: ForkServer, shard: int
-) -> None:
+def test_a_merge_killed_at_any_point_is_undone_or_done(tmp_path: Path, program: ForkServer) -> None:
     """Not even git's own locks are left behind."""
     reference = Reference.make(tmp_path, program, "watch")
     first = next(place for place, name in enumerate(reference.points, 1) if name.startswith("os.mkdir "))
     # Before the first one nothing is changed.
-    for number in chosen(len(reference.points), shard, SHARDS, first=first, each=3, states=reference.states):
+    for number in chosen(len(reference.points), first=first, each=5, states=reference.states):
         at = f"kill {number}: {reference.points[number - 1]}"
         yard = reference.fresh.copy(tmp_path / f"kill-{number}")
         assert yard.merge("kill", number).status == -signal.SIGKILL, at
@@ -175,7 +171,7 @@ def test_git_killed_at_any_call_of_a_merge(tmp_path: Path, program: ForkServer, 
     reference = Reference.make(tmp_path, program, fault)
     env = {"PATH": deadly_git(tmp_path / "bin")}
     changing = next(place for place, name in enumerate(reference.points) if " worktree add " in name)
-    for number in chosen(len(reference.points), first=changing + 1, each=4):
+    for number in chosen(len(reference.points), first=changing + 1, each=6):
         point = reference.points[number - 1]
         yard = reference.fresh.copy(tmp_path / f"{fault}-{number}")
         first = yard.merge(fault, number, **env)
@@ -207,7 +203,7 @@ def test_a_failed_write_is_reported_and_nothing_moves(
 ) -> None:
     """For any file of ours."""
     reference = Reference.make(tmp_path, program, fault)
-    for number in chosen(len(reference.points), each=5):
+    for number in chosen(len(reference.points), each=9):
         point = reference.points[number - 1]
         yard = reference.fresh.copy(tmp_path / f"{fault}-{number}")
         first = yard.merge(fault, number)
@@ -266,7 +262,7 @@ def test_an_apply_killed_at_any_point_is_done_by_the_next(tmp_path: Path, progra
     after, points = ended.look(), ended.reached
     assert (after["status"], ended.remains()) == (" M file.txt\n D run.sh\n?? mine\n?? saved", [])
     first = next(place for place, name in enumerate(points, 1) if name.startswith("os.mkdir "))
-    for number in chosen(len(points), first=first, each=3, states=ended.states):
+    for number in chosen(len(points), first=first, each=5, states=ended.states):
         at = f"kill {number}: {points[number - 1]}"
         yard = fresh.copy(tmp_path / f"kill-{number}")
         assert yard.merge("kill", number, command="apply").status == -signal.SIGKILL, at

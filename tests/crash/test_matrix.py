@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
     from tests.support.fork_server import ForkServer
 
-SHARDS = 4
-"""Tests that share the points of one kind of work, so that several cores do."""
-
 
 def _reference(tmp_path: Path, home: Path, program: ForkServer, kind: str) -> tuple[World, World]:
     """Return a fresh world, and one in which a session has ended well, whose points are known."""
@@ -27,16 +24,15 @@ def _reference(tmp_path: Path, home: Path, program: ForkServer, kind: str) -> tu
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize("kind", WORK)
 def test_a_session_killed_at_any_point_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer, kind: str, shard: int
+    tmp_path: Path, home: Path, program: ForkServer, kind: str
 ) -> None:
     """What it had done is on its branches, byte for byte as at its own end; nothing else is left of it."""
     fresh, ended = _reference(tmp_path, home, program, kind)
     points, expected, untouched = ended.reached, ended.work(), fresh.repo.fingerprint()
     assert ended.remains() == {}
-    for number in chosen(len(points), shard, SHARDS, each=2, states=ended.states):
+    for number in chosen(len(points), each=3, states=ended.states):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         agent_started = world.run_killed_and_sweep(number, at)

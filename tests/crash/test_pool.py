@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("trusted")
 
-SHARDS = 2
 SIZE = 2
 
 
@@ -65,9 +64,8 @@ def _check_pool(world: World, at: str) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_session_with_a_pool_killed_at_any_point_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer, shard: int
+    tmp_path: Path, home: Path, program: ForkServer
 ) -> None:
     """As without one; and the pool shows nothing of it."""
     fresh = _world(tmp_path, home, program)
@@ -78,7 +76,7 @@ def test_a_session_with_a_pool_killed_at_any_point_loses_nothing(
     expected, untouched = ended.work(), fresh.repo.fingerprint()
     _check_pool(ended, "the end")
     assert [point for point in points if "pool/warm-" in point and "os.rename" in point], "none was taken"
-    for number in chosen(len(points), shard, SHARDS, each=6, states=states):
+    for number in chosen(len(points), each=9, states=states):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         agent_started = world.run_killed_and_sweep(number, at)
@@ -89,9 +87,8 @@ def test_a_session_with_a_pool_killed_at_any_point_loses_nothing(
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_pool_whose_filling_was_killed_at_any_point_is_filled(
-    tmp_path: Path, home: Path, program: ForkServer, shard: int
+    tmp_path: Path, home: Path, program: ForkServer
 ) -> None:
     """And the next session runs in the meantime."""
     fresh = _world(tmp_path, home, program)
@@ -103,7 +100,7 @@ def test_a_pool_whose_filling_was_killed_at_any_point_is_filled(
     ended = fresh.copy(tmp_path / "ended")
     assert ended.run().status == 0
     expected = ended.work()
-    for number in chosen(len(points), shard, SHARDS, each=6, states=states):
+    for number in chosen(len(points), each=9, states=states):
         world = fresh.copy(tmp_path / f"killed-{number}")
         config = world.repo.path / ".ralph" / "config.toml"
         at = f"point {number}: {points[number - 1]}"
@@ -117,9 +114,8 @@ def test_a_pool_whose_filling_was_killed_at_any_point_is_filled(
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_pool_whose_emptying_was_killed_at_any_point_is_emptied(
-    tmp_path: Path, home: Path, program: ForkServer, shard: int
+    tmp_path: Path, home: Path, program: ForkServer
 ) -> None:
     """What was on its way out is back in the pool, or gone."""
     fresh = _world(tmp_path, home, program)
@@ -128,7 +124,7 @@ def test_a_pool_whose_emptying_was_killed_at_any_point_is_emptied(
     assert counted.command("pool", "--fill", fault="watch").status == 0
     points, states = counted.reached, counted.states
     assert _settled(counted) == {}
-    for number in chosen(len(points), shard, SHARDS, each=6, states=states):
+    for number in chosen(len(points), each=9, states=states):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         killed = world.command("pool", "--fill", fault="kill", number=number)

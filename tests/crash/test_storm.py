@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 KINDS = [("require", 0), ("require", 3), ("clone", 0)]
 """The isolation, and the size of the pool."""
 
-SECONDS = 60.0 if sampling.EVERY_POINT else 6.0
+SECONDS = 60.0 if sampling.EVERY_POINT else 4.0
 """How long it rages at least: until sessions have ended by a signal and by a kill."""
 
-SESSIONS = 24 if sampling.EVERY_POINT else 8
+SESSIONS = 24 if sampling.EVERY_POINT else 6
 """How many sessions there are at once."""
 
 SEED = 20261121

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("trusted")
 
-SHARDS = 2
-_EACH = 11  # one point takes two seconds, and most are those of a session like any other
+_EACH = 16  # one point takes two seconds, and most are those of a session like any other
 _OF_A_FILE = ("open ", "os.chmod ", "os.chown ", "fcntl.flock ")
 """The steps on the way to a file that replaces another: see ``test_matrix`` for each of it."""
 
@@ -62,9 +61,8 @@ def _work(world: World) -> dict[str, object]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_session_killed_at_any_point_loses_nothing_of_its_submodules(
-    tmp_path: Path, home: Path, program: ForkServer, shard: int
+    tmp_path: Path, home: Path, program: ForkServer
 ) -> None:
     """Byte for byte as at its own end; nothing else is left of it."""
     fresh = _make(tmp_path / "fresh", home, program)
@@ -80,9 +78,7 @@ def test_a_session_killed_at_any_point_loses_nothing_of_its_submodules(
     numbers = [
         number for number, name in enumerate(points, 1) if number >= first and not name.startswith(_OF_A_FILE)
     ]
-    for place in chosen(
-        len(numbers), shard, SHARDS, each=_EACH, states=[states[number - 1] for number in numbers]
-    ):
+    for place in chosen(len(numbers), each=_EACH, states=[states[number - 1] for number in numbers]):
         number = numbers[place - 1]
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"

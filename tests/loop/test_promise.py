@@ -174,10 +174,10 @@ def test_each_iteration_is_searched_by_itself() -> None:
 
 @pytest.mark.parametrize("piece", [b"x", b" ", b"*", b"DONE ", b"DONE x\n", b"\n"])
 def test_an_endless_answer_takes_no_memory(piece: bytes) -> None:
-    """50 MB without a line end, or 5 MB of short lines, which take much longer."""
+    """16 MB without a line end, or 2 MB of short lines, which take much longer."""
     finder = PromiseFinder("DONE")
     block = piece * (65536 // len(piece))
-    size = 5_000_000 if piece.endswith(b"\n") else 50_000_000
+    size = 2_000_000 if piece.endswith(b"\n") else 16_000_000
     tracemalloc.start()
     try:
         for _ in range(size // len(block)):
