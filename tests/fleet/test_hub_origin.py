@@ -38,6 +38,28 @@ def test_a_restored_origin_gets_everything_again(hub: RunningHub) -> None:
     assert THIRD in repo.git("ls-remote", hub.address), "what origin alone has, the hub takes over"
 
 
+def test_a_restored_hub_moves_nothing_back_at_origin(hub: RunningHub) -> None:
+    """Its volume goes back to a backup: then origin has the newer work, and the hub follows."""
+    repo, backup = hub.run.repo, hub.directory.with_name("backup")
+    assert hub.push(f"HEAD:{FIRST}").returncode == 0
+    hub.arrives(FIRST, repo.head)
+    assert hub.end() == 0
+    shutil.copytree(hub.directory, backup)
+    hub.start()
+    repo.git("commit", "-q", "--allow-empty", "-m", "after the backup")
+    assert hub.push(f"HEAD:{FIRST}", f"HEAD:{SECOND}").returncode == 0
+    hub.arrives(SECOND, repo.head)
+    assert hub.end() == 0
+    shutil.rmtree(hub.directory)
+    backup.rename(hub.directory)
+    hub.start()
+    eventually(lambda: SECOND in repo.git("ls-remote", hub.address), "what origin has")
+    assert hub.push(f"HEAD:{THIRD}").returncode == 0
+    hub.arrives(THIRD, repo.head)
+    assert (hub.has(FIRST, repo.head), hub.has(SECOND, repo.head)) == (True, True)
+    assert "has gone back" not in hub.log.read_text()
+
+
 def test_the_hub_keeps_what_a_user_deletes_at_origin(hub: RunningHub) -> None:
     """It follows, and has a ref for the commits that origin lacks then; no ref comes back to origin."""
     repo = hub.run.repo
