@@ -176,17 +176,21 @@ class BatchRunner:
     def _check_limits(self) -> None:
         limits = self._limits
         if limits.max_cost and self._state.spent >= limits.max_cost:
-            self._stop("max-cost", f"--batch-max-cost: ${self._state.spent:.2f} is spent")
+            self._stop(
+                "max-cost",
+                f"--batch-max-cost: ${self._state.spent:.2f} is spent",
+                "to go on: type a higher limit, which counts all starts of this batch",
+            )
         elif limits.max_time is not None and time.monotonic() >= self._began + limits.max_time:
             self._stop("max-time", "--batch-max-time: the time is over")
 
-    def _stop(self, reason: str, message: str) -> None:
+    def _stop(self, reason: str, message: str, hint: str = "") -> None:
         """Start no more sessions, and ask those that run to end."""
         if self.ended_by:
             return
         self.ended_by = reason
         what = "the sessions end, and their work is saved" if self._running else "no more sessions start"
-        self._log.warning("batch.stopped", f"{message}; {what}")
+        self._log.warning("batch.stopped", f"{message}; {what}", hint)
         self._signal(signal.SIGTERM)
 
     def _forward(self) -> None:

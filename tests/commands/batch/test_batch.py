@@ -156,6 +156,7 @@ def test_costs_are_added_up(batch: Batch) -> None:
     assert [row["cost_usd"] for row in _rows(first)] == [0.5, 0.25, 0.0]
     again = command(*words, "--batch-max-cost", "0.7", cwd=batch.repo.path, env=env)
     assert (again.status, len(batch.calls)) == (124, 3)
+    assert "a higher limit" in again.stderr
     last = command(*words, cwd=batch.repo.path, env=env)
     assert [row["cost_usd"] for row in _rows(last)] == [1.0, 0.75, 0.5]
 
