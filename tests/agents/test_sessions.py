@@ -261,7 +261,7 @@ def test_tokens_end_the_loop_after_an_iteration(program: Program, repo: Repo, tm
 
 
 @pytest.mark.parametrize("program", ["claude"], indirect=True)
-def test_its_own_cap_is_what_is_left(program: Program, repo: Repo, tmp_path: Path) -> None:
+def test_its_own_cap_is_the_rest_of_the_budget(program: Program, repo: Repo, tmp_path: Path) -> None:
     """By which it ends itself; a turn costs more than is left after the first one."""
     script: list[list[Turn]] = [[Say("Not yet.")], [Shell("echo one"), Shell("echo two"), Say(PROMISE)]]
     with _running(program, repo, tmp_path, script, "--max-cost", "0.008") as running_:

@@ -275,7 +275,7 @@ def test_which_failures_pass(agent: str, passing: object) -> None:
         ("gemini", "run_shell_command", "write_file: notes.txt"),
     ],
 )
-def test_what_is_seen_of_an_agents_work(agent: str, shell: str, write: str) -> None:
+def test_the_events_of_an_agents_work(agent: str, shell: str, write: str) -> None:
     """Its words, and a line for each use of a tool."""
     readable = TranscriptFormatter()
     shown = (

@@ -219,7 +219,7 @@ def test_a_branch_is_found_by_id_and_by_name(repo: Repo, wanted: str, found: str
 
 
 @pytest.mark.parametrize("wanted", ["beef", "main", "refs/heads/main", "", "a3f", "../main", "ralph/"])
-def test_what_is_not_below_ralph_is_not_found(repo: Repo, wanted: str) -> None:
+def test_a_branch_outside_ralph_is_not_found(repo: Repo, wanted: str) -> None:
     """Whatever else git would make of it."""
     repo.git("branch", "ralph/a3f2")
     with pytest.raises(NotFoundError):

@@ -213,7 +213,7 @@ def test_the_only_remote_is_meant_whatever_its_name(repo: Repo, there: Repo, hub
     assert (hub.pulls[0]["baseRefName"], sorted(pushed(there))) == ("main", ["main", "ralph/a3f2"])
 
 
-def test_what_is_not_to_land_is_refused(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_a_branch_that_is_not_to_land_is_refused(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
     """Merged, without commits, saved work alone, without a common history: nothing is pushed."""
     grow(repo, "ralph/0001", "main", {"b": "b\n"})
     grow(repo, "main", "main", {"b": "b\n"}, message="the same")

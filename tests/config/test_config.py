@@ -212,7 +212,7 @@ def test_worktrees_are_kept_by_the_variable_of_the_contract(
     ("text", "patterns"),
     [('[".env*", "!.env.x"]', (".env*", "!.env.x")), ('".env*"', (".env*",)), ("[]", ())],
 )
-def test_what_is_copied_stands_in_the_file(
+def test_the_copied_patterns_stand_in_the_file(
     configured: ConfiguredProject, text: str, patterns: tuple[str, ...]
 ) -> None:
     """Patterns; nowhere else, since what goes into a worktree belongs to the project."""

@@ -104,13 +104,13 @@ def test_every_key_is_in_the_schema() -> None:
 
 
 @pytest.mark.parametrize("text", RIGHT)
-def test_what_is_read_is_valid(text: str, tmp_path: Path) -> None:
+def test_a_configuration_that_is_read_is_valid(text: str, tmp_path: Path) -> None:
     """As text, and in the types of TOML."""
     assert (_is_read(text, tmp_path), _is_valid(text)) == (True, True)
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_refused_is_not_valid(text: str, tmp_path: Path) -> None:
+def test_a_refused_configuration_is_not_valid(text: str, tmp_path: Path) -> None:
     """A wrong value, a wrong type, an unknown key."""
     assert (_is_read(text, tmp_path), _is_valid(text)) == (False, False)
 

@@ -79,7 +79,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_no_task_is_named_by_its_line(text: str) -> None:
+def test_a_line_that_is_no_task_is_named(text: str) -> None:
     """The user must not learn hours later that a task was left out."""
     with pytest.raises(UsageError) as error:
         parse_tasks(text.encode(), "T.md")

@@ -181,7 +181,7 @@ def forwarder(tmp_path: Path) -> tuple[str, ...]:
 # The command
 
 
-def test_it_shows_what_is_configured(app: Repo) -> None:
+def test_it_shows_the_configuration(app: Repo) -> None:
     """Approved or not, and changes nothing."""
     for approved in ("not approved", "approved"):
         shown = command("trust", "--show", cwd=app.path)

@@ -79,7 +79,7 @@ def test_an_agent_of_the_configuration_is_a_command(repo: Repo, isolation: str) 
     assert shown == '  agents.mine: {"command": ["sh", "-c", "echo mine"]}\napproved\n'
 
 
-def test_what_was_approved_is_what_is_run(app: Repo) -> None:
+def test_the_approved_command_is_the_one_that_runs(app: Repo) -> None:
     """The file is read once: a change while a person reads the question comes too late."""
     with asked(app) as terminal:
         app.write(".ralph/config.toml", 'setup = "touch evil"\n')

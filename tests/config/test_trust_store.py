@@ -143,7 +143,7 @@ def test_nothing_is_written_through_a_symlink(app: Repo, tmp_path: Path, what: s
         b'{"version": 1, "project": "PROJECT", "commands": "setup"}',
     ],
 )
-def test_what_is_no_approval_approves_nothing(app: Repo, content: bytes) -> None:
+def test_a_file_that_is_no_approval_approves_nothing(app: Repo, content: bytes) -> None:
     """Half-written, of a newer version, or for something else: asked again, never a crash."""
     path = approval(app)
     words = {b"PROJECT": os.fsencode(app.path), b"COMMANDS": json.dumps({"setup": SETUP}).encode()}
@@ -153,7 +153,7 @@ def test_what_is_no_approval_approves_nothing(app: Repo, content: bytes) -> None
     assert trust.unapproved(app.path, {"setup": SETUP}, os.environ) == {"setup": SETUP}
 
 
-def test_what_is_an_approval_approves(app: Repo) -> None:
+def test_a_genuine_approval_approves(app: Repo) -> None:
     """The control of those above; keys that are not known do not matter."""
     path = approval(app)
     wanted = {"version": 1, "project": str(app.path), "commands": {"setup": SETUP}, "more": 1}

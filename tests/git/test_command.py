@@ -31,7 +31,7 @@ KEPT = [
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_what_is_the_users_choice_is_kept(name: str) -> None:
+def test_the_users_choice_is_kept(name: str) -> None:
     """Identity, credentials, configuration, debugging, and all that is not git's."""
     assert git.git_environment({name: "value"}) == {name: "value"}
 
@@ -47,12 +47,12 @@ def test_what_points_at_a_repository_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("name", ["GIT_NAMESPACE", "GIT_CONFIG", "GIT_LITERAL_PATHSPECS", "GIT_OF_TOMORROW"])
-def test_what_is_not_known_is_dropped(name: str) -> None:
+def test_unknown_variables_are_dropped(name: str) -> None:
     """New variables come with new versions of git."""
     assert git.git_environment({name: "value"}) == {}
 
 
-def test_configuration_is_added_behind_what_is_there() -> None:
+def test_configuration_is_added_behind_the_users() -> None:
     """Pairs that were passed in stay, and every git below sees all of them."""
     first = git.environment_with_config(os.environ, "safe.directory", "/x")
     second = git.environment_with_config(first, "user.nickname", "two words")

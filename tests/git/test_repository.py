@@ -215,7 +215,7 @@ def test_a_revision_is_resolved_to_its_commit(repo: Repo, name: str) -> None:
     "name",
     ["", "gone", "HEAD~5", "HEAD:file.txt", "HEAD^{tree}", "main..main", "^HEAD", "--all", "-h", "a b"],
 )
-def test_what_is_no_commit_is_not_resolved(repo: Repo, name: str) -> None:
+def test_a_name_of_no_commit_is_not_resolved(repo: Repo, name: str) -> None:
     """Nor is an option, or the opposite of a commit."""
     assert git.resolve_commit(git_in(repo.path), name) is None
 

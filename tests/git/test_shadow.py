@@ -23,7 +23,7 @@ def _shadow(repo: Repo, **environ: str) -> tuple[Git, Git]:
         return git, shadow
 
 
-def test_commits_go_in_by_id_and_what_is_written_is_in_the_repository(repo: Repo) -> None:
+def test_commits_go_in_by_id_and_new_objects_are_in_the_repository(repo: Repo) -> None:
     """Refs do not exist there; a new commit is an object of the repository at once."""
     git = Git(repo.path, git_environment(os.environ))
     with shadow_repository(git, locate_repository(git)) as shadow:

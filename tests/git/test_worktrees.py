@@ -208,7 +208,7 @@ def test_a_detached_head_holds_no_branch_named_none(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_registered(repo: Repo, name: bytes) -> None:
+def test_the_registered_worktrees(repo: Repo, name: bytes) -> None:
     """That very path, and no part of it."""
     path = _add(repo, name)
     assert git.is_registered(_git(repo.path), path)

@@ -77,7 +77,9 @@ def test_a_limit_is_reached(limits: dict[str, Any], spent: Usage, limit: CutReas
         (2.0, TotalUsage(100, 1.99999, 100), ("--cap", "0.0001")),
     ],
 )
-def test_an_agent_is_given_what_is_left(limit: float, spending: TotalUsage, words: tuple[str, ...]) -> None:
+def test_an_agent_is_given_the_rest_of_the_budget(
+    limit: float, spending: TotalUsage, words: tuple[str, ...]
+) -> None:
     """By its own words; nothing without a limit, and never nothing."""
     assert capped(LoopLimits(max_cost=limit), INVOCATION, ("agent", "-p"), spending) == (
         "agent",
@@ -115,7 +117,7 @@ def test_an_agent_reports_each_turn_if_there_is_a_limit(
         ({"max_cost": 1.0, "max_tokens": 1}, None, "--max-tokens and --max-cost"),
     ],
 )
-def test_limits_of_what_is_not_reported(limits: dict[str, Any], spent: Usage | None, options: str) -> None:
+def test_limits_of_unreported_costs(limits: dict[str, Any], spent: Usage | None, options: str) -> None:
     """They are named."""
     assert without_effect(LoopLimits(**limits), spent) == options
 

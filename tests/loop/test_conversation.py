@@ -59,7 +59,7 @@ def test_a_command_line(log: Log, agent: str, command: str, given: str) -> None:
 @pytest.mark.parametrize(
     "name", ["--help", "-x", "a b", "a\nb", "a\n", "", "x" * 129, "../a", "$(x)", "{left}"]
 )
-def test_what_is_no_name_is_not_put_into_a_command(log: Log, name: str) -> None:
+def test_a_word_that_is_no_name_is_not_put_into_a_command(log: Log, name: str) -> None:
     """It could be an option."""
     resumption = _resumption(log)
     resumption.note(FINE, name)

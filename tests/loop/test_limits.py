@@ -135,7 +135,7 @@ SHOWS = (
 )
 
 
-def test_an_agent_with_a_cap_is_given_what_is_left(repo: Repo, tmp_path: Path) -> None:
+def test_an_agent_with_a_cap_is_given_the_rest(repo: Repo, tmp_path: Path) -> None:
     """Anew in each iteration."""
     result = _claude(repo, tmp_path, SHOWS, "--max-cost", "0.5")
     assert result.stdout.splitlines() == [

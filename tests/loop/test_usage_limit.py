@@ -79,7 +79,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("content", BAD.values(), ids=BAD)
-def test_what_is_not_believed(limits: Path, content: bytes) -> None:
+def test_times_that_are_not_believed(limits: Path, content: bytes) -> None:
     """It makes no session wait, and a session that learns the real time replaces it."""
     path = _account(limits).path
     limits.mkdir()

@@ -129,7 +129,7 @@ def test_an_undo_without_a_memory_changes_nothing(repo: Repo) -> None:
     assert "by hand: mv " in row["reason"]
 
 
-def test_what_is_accepted_is_no_longer_said(repo: Repo) -> None:
+def test_an_accepted_finding_is_no_longer_said(repo: Repo) -> None:
     """Exactly as it is: another value is another finding."""
     assert _open(repo) == []
     repo.git("config", "core.pager", "less")

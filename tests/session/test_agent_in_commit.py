@@ -78,7 +78,7 @@ def test_a_script_that_does_not_exist(repo: Repo) -> None:
     ("command", "reason"),
     [("./plain.sh", "it is not committed as an executable file"), ("./directory", "it is a directory")],
 )
-def test_what_is_committed_and_cannot_be_run(repo: Repo, command: str, reason: str) -> None:
+def test_a_committed_file_that_cannot_be_run(repo: Repo, command: str, reason: str) -> None:
     """Status 126, as for a shell."""
     repo.write("plain.sh", AGENT)
     repo.write("directory/file")

@@ -50,7 +50,7 @@ def configure(repo: Repo, line: str) -> None:
     repo.write(".ralph/config.toml", f"{line}\n")
 
 
-def test_each_iteration_leaves_a_snapshot_of_what_is_uncommitted(repo: Repo) -> None:
+def test_each_iteration_leaves_a_snapshot_of_uncommitted_work(repo: Repo) -> None:
     """On top of the HEAD at its end, and none where everything is committed; the last is saved anyway."""
     commit = "git add -A; git commit -qm two"
     result = run(
@@ -71,7 +71,7 @@ def test_each_iteration_leaves_a_snapshot_of_what_is_uncommitted(repo: Repo) -> 
 
 
 @pytest.mark.parametrize("option", [(), ("--max-stalls", "0")])
-def test_it_holds_what_flags_hide_and_what_is_staged(repo: Repo, option: tuple[str, ...]) -> None:
+def test_it_holds_hidden_and_staged_files(repo: Repo, option: tuple[str, ...]) -> None:
     """As the saved work at the end does, and the agent's own index stays as it was."""
     script = (
         "echo hidden > file.txt; git update-index --assume-unchanged file.txt; echo new > new;"

@@ -313,7 +313,7 @@ def origin(repo: Repo, tmp_path: Path) -> Repo:
     return type(repo)(tmp_path / "origin.git")
 
 
-def test_what_is_committed_in_a_clone_is_pushed(repo: Repo, origin: Repo) -> None:
+def test_commits_in_a_clone_are_pushed(repo: Repo, origin: Repo) -> None:
     """Each commit, while the loop goes on, also one that replaces another; saved work is not pushed."""
     repo.write(".ralph/config.toml", 'push = "origin"\n')
     amend = "; echo b > b; git add b; git commit -q --amend -m b"

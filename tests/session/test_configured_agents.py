@@ -211,7 +211,7 @@ def test_an_agent_that_is_not_run_needs_no_approval(repo: Repo) -> None:
     assert run(repo.path, "-n", "1", "--", "true").status == 0
 
 
-def test_what_is_to_be_approved_is_shown(repo: Repo) -> None:
+def test_the_command_to_be_approved_is_shown(repo: Repo) -> None:
     """With everything that the table says."""
     repo.write(".ralph/config.toml", '[agents.mine]\ncommand = ["x", "{prompt}"]\nenv = { A = "b" }\n')
     shown = command("trust", "--show", "--json", cwd=repo.path)

@@ -66,7 +66,7 @@ def test_fresh_is_nearly_empty(wide: Repo) -> None:
     assert found(wide, "--base", "fresh") == TOP
 
 
-def test_what_is_not_checked_out_is_not_deleted(wide: Repo) -> None:
+def test_a_file_that_is_not_checked_out_is_not_deleted(wide: Repo) -> None:
     """Neither for the agent's git, nor in what it commits, nor in what is saved."""
     agent = (
         "git status --porcelain > status; echo x > crates/one/new; git add -A; git commit -qm 1; echo y > y"

@@ -50,7 +50,7 @@ def pushes(result: Result) -> list[str]:
     return [event["commit"] for event in result.events if event["event"] == "branch.pushed"]
 
 
-def test_what_is_committed_is_pushed_and_saved_work_is_not(repo: Repo, remote: Repo) -> None:
+def test_commits_are_pushed_and_saved_work_is_not(repo: Repo, remote: Repo) -> None:
     """The last commit is there when the session has ended."""
     result = run(repo.path, "-n", "3", *SH, f"{COMMIT}; echo x > uncommitted")
     assert pushed(remote) == {result.report["branch"]: "3"}

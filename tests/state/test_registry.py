@@ -313,7 +313,7 @@ def _without(*keys: str, **changes: Any) -> dict[str, Any]:
         (_without(session="20261302T030405Z-a3f2"), "month must be in 1..12"),
     ],
 )
-def test_what_is_no_record_is_unreadable(
+def test_a_file_that_is_no_record_is_unreadable(
     home: Registry, content: dict[str, Any] | bytes, reason: str
 ) -> None:
     """Garbage, half a file, a newer version, wrong types, and names that would lead somewhere else."""
@@ -334,7 +334,7 @@ def test_what_is_no_record_is_unreadable(
         ("gone", "No such file or directory"),
     ],
 )
-def test_what_is_no_file_is_unreadable(home: Registry, kind: str, reason: str) -> None:
+def test_a_record_that_is_no_file_is_unreadable(home: Registry, kind: str, reason: str) -> None:
     """Reading does not hang, follow or remove it."""
     path = home.agents / "a3f2.json"
     if kind == "symlink":

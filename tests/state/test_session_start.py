@@ -35,7 +35,7 @@ def _key(tmp_path: Path) -> Path:
     return tmp_path / "home/.local/state/ralph-wrap/key"
 
 
-def test_what_is_written_is_read(repo: Repo, tmp_path: Path, directory: Path) -> None:
+def test_a_written_start_is_read(repo: Repo, tmp_path: Path, directory: Path) -> None:
     """It is genuine; the key belongs to its user alone."""
     project = _project(repo, tmp_path)
     write(BEGUN, directory, project)

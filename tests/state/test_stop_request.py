@@ -126,7 +126,7 @@ def test_keys_of_later_versions_do_not_matter(session: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["directory", "fifo", "link", "dangling"])
-def test_what_is_no_file_is_reported_and_not_followed(
+def test_a_request_that_is_no_file_is_reported_and_not_followed(
     session: Path, log: Log, tmp_path: Path, kind: str
 ) -> None:
     """Nothing hangs; a good request behind a link is none, and is not overwritten by one."""

@@ -126,7 +126,7 @@ def test_of_32_processes_one_claims_the_file(room: Path) -> None:
     assert (room / "claimed").read_text() == str(crowd[answers.index("won\n")].pid)
 
 
-def test_a_claim_does_not_touch_what_is_there(room: Path) -> None:
+def test_a_claim_does_not_touch_an_existing_file(room: Path) -> None:
     """Not even a symlink that leads nowhere, behind which a file could be made."""
     (room / "link").symlink_to(room / "behind")
     with pytest.raises(FileExistsError):

@@ -78,7 +78,7 @@ def test_paths_are_found_without_proc(tree: int, tmp_path: Path) -> None:
     assert {child} <= {pid for pid, name in process_table.occupants(tmp_path) if name == "sleep"}
 
 
-def test_what_is_only_read_is_not_used(tree: int, tmp_path: Path) -> None:
+def test_a_file_that_is_only_read_is_not_used(tree: int, tmp_path: Path) -> None:
     """With a ``/proc``, which knows the difference."""
     [child] = process_table.children(tree)
     found = process_table.paths_in(child, tmp_path)
@@ -91,7 +91,7 @@ def test_open_files_may_be_left_out(tree: int, tmp_path: Path) -> None:
     assert process_table.paths_in(child, tmp_path, open_files=False) == [os.fspath(tmp_path / "work")]
 
 
-def test_only_what_is_inside(tree: int, tmp_path: Path) -> None:
+def test_only_processes_inside(tree: int, tmp_path: Path) -> None:
     """The directory itself counts, a directory whose name begins like it does not."""
     [child] = process_table.children(tree)
     assert process_table.paths_in(child, tmp_path / "work") == [os.fspath(tmp_path / "work")]

@@ -212,7 +212,7 @@ def _move_away(path: Path, _registration: Path) -> None:
     [_break_pointer, _remove_pointer, _point_back_elsewhere, _swap_directory, _symlink_directory, _move_away],
     ids=lambda disown: disown.__name__.strip("_"),
 )
-def test_what_is_not_ours_any_more_stays(repo: Repo, disown: Callable[[Path, Path], None]) -> None:
+def test_a_worktree_that_is_not_ours_any_more_stays(repo: Repo, disown: Callable[[Path, Path], None]) -> None:
     """Both directions of ownership must hold, or nothing is removed."""
     tree = make_tree(repo)
     disown(tree.path, tree.linked.registration)

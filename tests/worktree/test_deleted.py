@@ -44,7 +44,7 @@ def test_what_git_knows_is_saved(repo: Repo) -> None:
     assert repo.git("fsck", "--no-dangling") == ""
 
 
-def test_what_is_lost_is_said_once(repo: Repo) -> None:
+def test_a_loss_is_said_once(repo: Repo) -> None:
     """Changes after the snapshot; the next sweep has nothing to do."""
     left = orphan(repo, work=WORK)
     shutil.rmtree(left.worktree)

@@ -45,7 +45,7 @@ def test_the_patterns_are_those_of_git(cone_repo: Repo, paths: list[str]) -> Non
     assert sorted(layout.cone(paths).splitlines()) == sorted(theirs.splitlines())
 
 
-def test_a_directory_comes_before_what_is_below_it() -> None:
+def test_a_directory_comes_before_its_files() -> None:
     """The last pattern that matches decides."""
     assert layout.cone(["a/b/c", "a/b", "x"]) == b"/*\n!/*/\n/a/\n!/a/*/\n/a/b/\n/x/\n"
 

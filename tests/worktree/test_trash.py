@@ -134,7 +134,7 @@ def test_what_an_earlier_version_has_put_into_the_trash_is_deleted(repo: Repo, h
 
 
 @needs_mounts
-def test_what_is_mounted_in_the_trash_is_not_emptied(repo: Repo, tmp_path: Path, home: Path) -> None:
+def test_a_mount_in_the_trash_is_not_emptied(repo: Repo, tmp_path: Path, home: Path) -> None:
     """A bind mount of the same file system, made after the worktree was given up."""
     run(repo.path, "-n", "1", "--", "true")
     directory = discarded(repo.path / RUN / "trash")

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("trusted")
 # What would be lost
 
 
-def test_what_is_not_merged_is_refused(repo: Repo) -> None:
+def test_unmerged_work_is_refused(repo: Repo) -> None:
     """The message lists commits and saved work; nothing has moved."""
     one = grow(repo, "ralph/a3f2", "main", {"new": "1\n"}, message="the first")
     two = grow(repo, "ralph/a3f2", one, {"new": "2\n"}, message="the second")
@@ -49,7 +49,7 @@ def test_what_is_not_merged_is_refused(repo: Repo) -> None:
     assert (error.message, refs(repo)) == (message, before)
 
 
-def test_what_is_not_merged_goes_if_that_is_forced(repo: Repo) -> None:
+def test_force_drops_unmerged_work(repo: Repo) -> None:
     """And is named all the same."""
     tip = grow(repo, "ralph/a3f2", "main", {"new": "1\n"}, message="the first")
     rows, error = dropped_and_error(repo, "a3f2", force=True)

@@ -48,7 +48,7 @@ def test_a_target_that_moves_meanwhile_is_left(repo: Repo, log: Log, tmp_path: P
     assert (repo.git("status", "--porcelain", "--", ":!.ralph"), left(repo)) == ("", [])
 
 
-def test_what_is_staged_meanwhile_is_kept(repo: Repo, log: Log, tmp_path: Path) -> None:
+def test_files_staged_meanwhile_are_kept(repo: Repo, log: Log, tmp_path: Path) -> None:
     """The index is not replaced by one that does not know of it."""
     branch(repo, "aaaa", AAAA)
     before = repo.head
@@ -206,7 +206,7 @@ def test_a_sweep_takes_away_what_was_killed(repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("deletion", ["slow", "killed"])
-def test_git_sees_no_half_of_what_is_deleted(
+def test_git_sees_no_half_deleted_worktree(
     repo: Repo, log: Log, monkeypatch: pytest.MonkeyPatch, deletion: str
 ) -> None:
     """A registration that cannot be moved is deleted in place, in the background. The next merge goes on."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def test_what_is_ahead_is_fast_forwarded(repo: Repo, log: Log) -> None:
+def test_a_branch_ahead_is_fast_forwarded(repo: Repo, log: Log) -> None:
     """The checkout moves along; the branch stays, and nothing of ours is left."""
     before = repo.head
     tip = branch(repo, "aaaa", AAAA | {"gone": None})

@@ -103,7 +103,7 @@ def _landable(repo: Repo) -> str:
     return branch(repo, "dddd", {"new/a": "A\n"})
 
 
-def test_what_is_not_in_the_way_may_stay(repo: Repo, log: Log) -> None:
+def test_files_that_are_not_in_the_way_may_stay(repo: Repo, log: Log) -> None:
     """Untracked and ignored files, an empty directory, and a file that comes as a tracked one goes."""
     repo.write(".gitignore", "*.log\n")
     repo.commit("ignore")

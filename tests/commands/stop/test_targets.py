@@ -352,7 +352,7 @@ def _switches(pid: int) -> int:
 
 
 @pytest.mark.parametrize("kind", ["garbage", "huge", "directory", "link", "fifo", "newer"])
-def test_what_is_no_request_stops_nothing(repo: Repo, tmp_path: Path, kind: str) -> None:
+def test_a_file_that_is_no_request_stops_nothing(repo: Repo, tmp_path: Path, kind: str) -> None:
     """It is warned of once; the session goes on, and a good request ends it, unless a directory is there."""
     good = tmp_path / "good"
     good.write_text('{"version": 1, "how": "now"}')

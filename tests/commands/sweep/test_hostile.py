@@ -85,7 +85,7 @@ def test_a_lock_that_is_no_file_does_not_hang_a_sweep(repo: Repo, tmp_path: Path
     assert listing(repo.path) == before
 
 
-def test_what_is_in_a_lock_does_not_matter(repo: Repo) -> None:
+def test_the_content_of_a_lock_does_not_matter(repo: Repo) -> None:
     """Only its holder does."""
     left = orphan(repo)
     left.lock.write_bytes(b"\xff\0garbage\n")

@@ -185,7 +185,7 @@ def test_on_dirty_keep_is_respected(repo: Repo) -> None:
     assert left.wip not in repo.branches()
 
 
-def test_on_dirty_keep_removes_what_is_clean(repo: Repo) -> None:
+def test_on_dirty_keep_removes_clean_worktrees(repo: Repo) -> None:
     """Negative control: with nothing uncommitted, the same setting keeps nothing."""
     left = orphan(repo, "--on-dirty", "keep", work="true")
     assert sweep(repo).status == 0
@@ -233,7 +233,7 @@ def test_what_cannot_be_saved_is_kept(repo: Repo) -> None:
     assert left.report["kept"] == reason
 
 
-def test_what_is_kept_is_reported_once(repo: Repo) -> None:
+def test_a_kept_worktree_is_reported_once(repo: Repo) -> None:
     """Its session is finished: to remove the worktree is for a person."""
     left = orphan(repo, work=NESTED)
     assert sweep(repo).status == 5

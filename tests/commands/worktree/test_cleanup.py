@@ -291,7 +291,7 @@ def test_a_process_inside_keeps_it(repo: Repo) -> None:
     assert (status, code, f"cat ({process.pid})" in message) == (5, "refused", True)
 
 
-def test_what_is_no_worktree(repo: Repo) -> None:
+def test_a_path_that_is_no_worktree(repo: Repo) -> None:
     """Absent, a directory, a file, or below a worktree."""
     tree = _make(repo)
     tree.write("sub/x")

@@ -186,7 +186,7 @@ def test_an_inner_worktree_belongs_to_the_same_project(
     ],
     ids=["directory", "repository", "other branch", "detached", "main checkout", "symlink", "gone"],
 )
-def test_what_is_in_the_way(
+def test_a_path_in_the_way(
     project: Repo, prepare: Callable[[Repo], object], error: type[RalphError], message: str
 ) -> None:
     """It is named, and left alone."""

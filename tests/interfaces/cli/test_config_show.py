@@ -109,7 +109,7 @@ def test_a_wrong_value_is_an_error(repo: Repo) -> None:
     assert error["message"] == f'{path}:2: unknown key "iteratons"; did you mean "max_iterations"?'
 
 
-def test_what_is_shown_does_nothing_to_a_terminal(repo: Repo) -> None:
+def test_a_shown_value_does_nothing_to_a_terminal(repo: Repo) -> None:
     """A text of the project's can hold anything."""
     repo.write(".ralph/config.toml", 'until = "\\u001b[2J\\nmax_cost  9  default"\n')
     shown = command("config", "show", cwd=repo.path).stdout.decode()

@@ -31,7 +31,7 @@ def test_the_command_help_is_the_option(tmp_path: Path, words: tuple[str, ...]) 
     assert _shown(tmp_path, "help", *words) == _shown(tmp_path, *words, "--help")
 
 
-def test_the_help_of_what_is_no_command_is_a_mistake(tmp_path: Path) -> None:
+def test_help_for_an_unknown_command_is_a_mistake(tmp_path: Path) -> None:
     """Status 2."""
     result = command("help", "nothing", cwd=tmp_path)
     assert (result.status, "nothing" in result.stderr) == (2, True)

@@ -57,7 +57,7 @@ def _without_usage(table: bytes) -> str:
     return "".join(f"{line[:begin]}{line[end:]}\n" for line in lines)
 
 
-def test_ps_shows_what_is_not_finished(full: Repo) -> None:
+def test_ps_shows_unfinished_sessions(full: Repo) -> None:
     """One row each, oldest first; nothing that could move a terminal's cursor."""
     result = command("ps", cwd=full.path)
     assert (result.status, _without_usage(result.stdout), result.stderr) == (0, SHOWN, "")

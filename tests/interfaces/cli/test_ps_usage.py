@@ -74,7 +74,7 @@ def test_a_session_uses_what_its_processes_use(
     assert row["processes"] in {2, 3}
 
 
-def test_a_watch_shows_what_is_used_now(repo: Repo, agent: Callable[[str, str], str]) -> None:
+def test_a_watch_shows_the_use_of_now(repo: Repo, agent: Callable[[str, str], str]) -> None:
     """Nothing, where an iteration that has ended used it all; a single look shows the average."""
     shell = 'test "$RALPH_ITERATION" = 2 && exec sleep 600; PROGRAM'
     with Session(repo.path, "-n", "2", "--", agent(BURN, shell)) as session:

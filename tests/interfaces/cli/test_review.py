@@ -130,7 +130,7 @@ def test_a_state_is_not_cut(width: int) -> None:
     assert "limit reached" in table([WIDE, ROW._replace(ended_by="max-cost")], NOW, width=width)
 
 
-def test_what_is_left_out_first_is_behind_agent_and_lines() -> None:
+def test_the_first_columns_left_out_are_behind_agent_and_lines() -> None:
     """The last lines name it, and the command that shows it."""
     hidden = []
     for width in range(250, 60, -1):

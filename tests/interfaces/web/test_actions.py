@@ -83,7 +83,7 @@ def test_a_check_without_approval_is_not_run(
     assert mark.exists()
 
 
-def test_drop_what_is_merged_and_bring_it_back(repo: Repo, site: Pages) -> None:
+def test_drop_a_merged_branch_and_bring_it_back(repo: Repo, site: Pages) -> None:
     """A dropped branch is gone, and a button brings it back as it was."""
     site.post("merge", ("name", "ralph/aaaa"))
     tip = repo.git("rev-parse", "ralph/aaaa")

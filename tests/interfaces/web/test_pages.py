@@ -271,7 +271,7 @@ def test_a_record_that_names_no_branch(repo: Repo, script: Callable[[str], str],
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "directory", "nothing"])
-def test_what_is_no_log_is_not_read(repo: Repo, script: Callable[[str], str], kind: str) -> None:
+def test_a_file_that_is_no_log_is_not_read(repo: Repo, script: Callable[[str], str], kind: str) -> None:
     """Neither followed out of the project nor waited for."""
     result = run(repo.path, "-n", "1", "--", script("true"))
     assert result.directory is not None

@@ -67,7 +67,7 @@ def test_the_configuration_has_the_last_word(app: Repo) -> None:
     assert files_in(run(app.path, *SH, f"{LIST} | grep -v include")) == ["web/.env.local"]
 
 
-def test_what_is_merely_untracked_is_not_copied(app: Repo) -> None:
+def test_untracked_files_are_not_copied(app: Repo) -> None:
     """It is the user's unfinished work; nor is a tracked file, as it is on the disk."""
     app.write("new.txt", "mine\n")
     app.write("web/.env.example", "brought back by a rule\n")

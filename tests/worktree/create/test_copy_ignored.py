@@ -75,7 +75,7 @@ def test_a_stop_leaves_nothing_half_copied(source: Path, tmp_path: Path) -> None
     assert not (tmp_path / "target").exists()
 
 
-def test_what_is_there_is_not_overwritten(source: Path, tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(source: Path, tmp_path: Path) -> None:
     """Nor is a symlink followed."""
     (tmp_path / "target").symlink_to("other")
     with pytest.raises(FileExistsError):

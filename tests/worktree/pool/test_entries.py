@@ -65,7 +65,7 @@ def test_only_ignored_directories_are_kept(project: Repo, tmp_path: Path, make: 
     assert b"build" not in run(project, "ls").stdout
 
 
-def test_what_is_kept_is_never_committed(project: Repo, tmp_path: Path) -> None:
+def test_kept_directories_are_never_committed(project: Repo, tmp_path: Path) -> None:
     """A commit that does not ignore the directory any more gets none."""
     configure(project, "pool = 1", 'pool_keep = ["build"]')
     run(project, "mkdir build; echo x > build/x")
@@ -140,7 +140,7 @@ def test_its_index_is_read_only_if_it_was_written(project: Repo, tmp_path: Path)
     assert of_the_pool()[1:2] == [os.fspath(there)]
 
 
-def test_what_is_in_the_place_of_a_submodule_is_seen(project: Repo, tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_a_submodule_is_seen(project: Repo, tmp_path: Path) -> None:
     """Git does not look there while the submodule is not initialised."""
     upstream = make_repo(tmp_path / "upstream")
     upstream.commit("first")

@@ -238,7 +238,7 @@ def test_one_whose_commit_was_amended_away_is_removed(project: Repo) -> None:
 # -- what is not ours --
 
 
-def test_a_link_among_what_is_kept_is_not_followed(project: Repo, tmp_path: Path) -> None:
+def test_a_link_among_kept_files_is_not_followed(project: Repo, tmp_path: Path) -> None:
     """Another user's directory would be moved into a worktree, and deleted with it."""
     foreign = tmp_path / "foreign"
     (foreign / "b").mkdir(parents=True)
@@ -255,7 +255,7 @@ def test_a_link_among_what_is_kept_is_not_followed(project: Repo, tmp_path: Path
     assert (foreign / "b" / "f").read_text() == "theirs\n"
 
 
-def test_a_link_in_the_place_of_what_is_kept_is_not_followed(project: Repo, tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_a_kept_directory_is_not_followed(project: Repo, tmp_path: Path) -> None:
     """Nor is anything moved to where it leads."""
     foreign = tmp_path / "foreign"
     foreign.mkdir()
@@ -266,7 +266,7 @@ def test_a_link_in_the_place_of_what_is_kept_is_not_followed(project: Repo, tmp_
     assert [*foreign.iterdir()] == []
 
 
-def test_what_is_not_named_like_a_session_is_left(project: Repo) -> None:
+def test_a_directory_not_named_like_a_session_is_left(project: Repo) -> None:
     """It belongs to the user."""
     mine = project.path / ".ralph/run/pool/kept/my-work/f"
     mine.parent.mkdir(parents=True)
@@ -275,7 +275,7 @@ def test_what_is_not_named_like_a_session_is_left(project: Repo) -> None:
     assert mine.read_text() == "mine\n"
 
 
-def test_what_is_in_the_trash_of_another_repository_is_left(project: Repo) -> None:
+def test_the_trash_of_another_repository_is_left(project: Repo) -> None:
     """Its name alone makes it no worktree of ours."""
     leaving = project.path / ".ralph/run/trash" / f"{SESSION}.leaving"
     leaving.mkdir(parents=True)
@@ -314,7 +314,7 @@ def test_conversions_that_have_changed_are_those_of_the_base(project: Repo) -> N
     assert run(project, "cat same").stdout == b"same\r\n"
 
 
-def test_what_is_kept_is_not_shown_to_a_base_that_does_not_ignore_it(project: Repo, tmp_path: Path) -> None:
+def test_kept_files_are_not_shown_to_a_base_that_does_not_ignore_them(project: Repo, tmp_path: Path) -> None:
     """Or one session's files would be committed by another one."""
     configure(project, "pool = 1", 'pool_keep = ["build"]')
     run(project, "mkdir build; echo secret > build/x")

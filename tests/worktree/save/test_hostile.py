@@ -245,7 +245,7 @@ def test_a_file_that_is_opened_during_the_removal_keeps_the_worktree(
     assert (tree.path / "file.txt").exists()
 
 
-def test_what_is_written_during_the_removal_keeps_the_worktree(
+def test_a_file_written_during_the_removal_keeps_the_worktree(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the save and the rename a writer from outside may come."""

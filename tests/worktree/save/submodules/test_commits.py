@@ -53,7 +53,7 @@ def test_an_uncommitted_step_to_another_commit_is_saved(project: Project, tree: 
     assert project.repo.git("rev-parse", f"{WIP}:{SUB}") == commit
 
 
-def test_what_is_below_a_submodule_does_not_count_as_the_worktrees(project: Project, tree: Tree) -> None:
+def test_files_below_a_submodule_are_not_the_worktrees(project: Project, tree: Tree) -> None:
     """A file in it is no file of the project."""
     inside(tree).write("new", "n\n")
     outcome = tree.finish()

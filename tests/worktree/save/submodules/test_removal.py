@@ -72,7 +72,7 @@ LATE = [
 
 
 @pytest.mark.parametrize("late", LATE, ids=lambda late: late.__name__.strip("_"))
-def test_what_is_done_after_the_save_keeps_the_worktree(
+def test_work_after_the_save_keeps_the_worktree(
     tree: Tree, monkeypatch: pytest.MonkeyPatch, late: Callable[[Tree], None]
 ) -> None:
     """The last look finds it, when no process can reach the worktree any more; all is where it was."""

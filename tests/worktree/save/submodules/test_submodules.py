@@ -177,7 +177,7 @@ def test_whatever_is_left_in_a_submodule_is_found_again(
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__.strip("_"))
-def test_what_is_left_is_nowhere_without_being_saved(
+def test_work_that_is_not_saved_is_nowhere_else(
     tmp_path: Path, state: Callable[[Repo], dict[str, bytes]]
 ) -> None:
     """The control for the test above: before the end, no repository that stays has any of it."""
