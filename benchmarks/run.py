@@ -11,7 +11,6 @@ import os
 import platform
 import signal
 import sys
-import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,8 +94,7 @@ def main() -> int:
 def _verdicts(arguments: argparse.Namespace, *, busy: bool) -> Iterator[Verdict]:
     """Measure, and print each verdict as soon as it is known."""
     more = ", a busy loop for each beside" if busy else ""
-    optimized = "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
-    python = f"Python {platform.python_version()} built with{'' if optimized else 'out'} optimizations"
+    python = f"Python {platform.python_version()} of {sys.base_prefix}"
     load = os.getloadavg()[0]
     print(f"{os.cpu_count()} cores{more}, load {load:.1f}, in {arguments.scratch}, {python}", flush=True)
     claims: dict[str, Measure] = {**CLAIMS, "start": functools.partial(start.measure, busy=busy)}

@@ -200,6 +200,18 @@ def test_fallback_without_git(start_box: StartBox, repo: Repo) -> None:
     assert files(repo.path) == before
 
 
+def test_no_start_compiles_the_program(start_box: StartBox, repo: Repo) -> None:
+    """A user who cannot write to the installation would compile all of it again at each start."""
+    program = (
+        "import importlib.util as util, pathlib, ralph_wrap\n"
+        "modules = [*pathlib.Path(ralph_wrap.__file__).parent.rglob('*.py')]\n"
+        "compiled = [path for path in modules if pathlib.Path(util.cache_from_source(path)).exists()]\n"
+        "print(len(modules) > 100, [*map(str, {*modules} - {*compiled})])"
+    )
+    ended = start_box(repo.path).run("/opt/ralph-wrap/bin/python", "-I", "-c", program)
+    assert ended.stdout == "True []\n", ended.stderr
+
+
 @pytest.mark.parametrize("user", ["0:0", f"{OWNER}:{GROUP}"], ids=["by root", "by the owner"])
 def test_project_of_a_user(start_box: StartBox, repo: Repo, user: str) -> None:
     """In a project of a user without passwd entry, the agent runs as that user and owns every file."""
