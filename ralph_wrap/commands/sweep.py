@@ -328,6 +328,9 @@ def _end_leftovers(claim: SessionClaim, log: Log) -> tuple[int, ...]:
             return ended.survivors
         # A process that is dying, or is between fork(2) and execve(2), has the lock but shows no environment.
         if time.monotonic() >= deadline:
+            held = claim.agents()
+            if held.holders:  # without our variables; any process can lock a file, so it is only named
+                raise RefusedError(f"a process of its agent may still run: {held.sentence}", held.hint)
             raise RefusedError(
                 "processes of its agent still run, but are not visible here, perhaps in another container",
                 "in the other container: ralph-wrap sweep; or stop this container",
@@ -343,8 +346,13 @@ def _name_orphans(claim: SessionClaim, log: Log) -> None:
     """
     if liveness.is_of_host(liveness.pid_namespace()):
         return
-    session = claim.record.session
-    pids = process_tree.orphans_since(ids.started(session).timestamp())
+    session, named = claim.record.session, SessionNames()
+
+    def awaits_sweep(other: str) -> bool:
+        agent_id = other.rpartition("-")[2]
+        return other != session and claim.registry.has(agent_id) and agent_id not in named
+
+    pids = process_tree.orphans_since(ids.started(session).timestamp(), awaits_sweep)
     if not pids:
         return
     names = ", ".join(f"{pid} ({_name_of(pid)})" for pid in pids)

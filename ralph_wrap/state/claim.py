@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.state.registry import Registry
+    from ralph_wrap.system.files.lock_holder import HeldLock
     from ralph_wrap.system.liveness import ProcessIdentity
 
 _AGENT_LOCK = "agent.lock"  # in the directory of a session; its agents inherit it
@@ -66,9 +67,13 @@ class SessionClaim:
                 f"the agent's lock cannot be created: {error.strerror}", "is the disk full?"
             ) from error
         if lock is None:
-            held = deferred.lock_holder.held_lock(self.directory / _AGENT_LOCK)
+            held = self.agents()
             raise RalphError(held.sentence, held.hint)
         return lock
+
+    def agents(self) -> HeldLock:
+        """Return the processes that inherited the agents' lock, as far as we see them."""
+        return deferred.lock_holder.held_lock(self.directory / _AGENT_LOCK)
 
     def has_agents(self) -> bool:
         """Return whether a process that inherited the agents' lock runs, also in another pid namespace.

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.system import deferred, process_table
@@ -20,7 +21,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import OWN_COMMAND
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from ralph_wrap.system.cancel import Hurry
     from ralph_wrap.system.process import ProcessGroup
@@ -200,33 +201,46 @@ class ProcessTree:
         return own and {*self._marks[1:]}.isdisjoint(environment)
 
 
-def orphans_since(began: float) -> list[int]:
+def orphans_since(began: float, awaits_sweep: Callable[[str], bool]) -> list[int]:
     """Return the children of PID 1 that belong to no session that we know, and began after a moment.
 
     After SIGKILL of a session, PID 1 is the parent of its orphans. One that has neither our variables nor a
-    descriptor of the session looks like a daemon of the user.
+    descriptor of the session looks like a daemon of the user. The orphans of a live session are children of
+    that session, so a child of PID 1 that names it is none of them.
 
     Arguments:
         began: seconds since 1970.
+        awaits_sweep: returns whether a session id is that of another dead session: its own sweep ends the
+            processes that name it.
 
     """
     ours = process_table.ancestors(os.getpid())
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     found = []
     for pid in process_table.children(1):
-        if pid in ours or not process_table.is_program(pid) or _is_known(pid):
+        if pid in ours or not process_table.is_program(pid) or _is_known(pid, awaits_sweep):
             continue
         if booted + (process_table.start_time(pid) or 0.0) >= began:
             found.append(pid)
     return found
 
 
-def _is_known(pid: int) -> bool:
-    """Return whether a process is a program of ralph-wrap, or says to which session it belongs."""
-    names = (b"RALPH_SESSION_ID=", f"{OWN_COMMAND}=".encode())
+def _is_known(pid: int, awaits_sweep: Callable[[str], bool]) -> bool:
+    """Return whether a process is a program of ralph-wrap, or names a session that has its own sweep."""
     words = process_table.command_line(pid)
-    is_own = any(name in words for name in (b"ralph_wrap", b"ralph-wrap"))
-    return is_own or any(entry.startswith(names) for entry in process_table.environment(pid))
+    if any(name in words for name in (b"ralph_wrap", b"ralph-wrap")) and _runs_our_python(pid):
+        return True
+    entries = (entry.partition(b"=") for entry in process_table.environment(pid))
+    names = (b"RALPH_SESSION_ID", OWN_COMMAND.encode())
+    return any(name in names and awaits_sweep(os.fsdecode(value)) for name, _, value in entries)
+
+
+def _runs_our_python(pid: int) -> bool:
+    """Return whether a process executes the same file as we do; any process can choose its command line."""
+    try:
+        return Path(f"/proc/{pid}/exe").samefile("/proc/self/exe")
+    except OSError:
+        return False
 
 
 def become_subreaper() -> None:

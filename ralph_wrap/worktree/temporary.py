@@ -19,7 +19,7 @@ import select
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap.errors import GitError, LockedError, RalphError, StoppedError, explained
+from ralph_wrap.errors import ConflictError, GitError, LockedError, RalphError, StoppedError, explained
 from ralph_wrap.git import file_system_config, pointer, run_git
 from ralph_wrap.system import deferred, files, process_table
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -112,6 +112,21 @@ def is_taken(repository: Repository) -> bool:
 
     """
     return files.is_locked(_lock(repository))
+
+
+def require_turn(repository: Repository) -> None:
+    """Check that no process merges in the repository.
+
+    Raises:
+        ConflictError: a process does; the error names it.
+        OSError: the lock cannot be read.
+
+    """
+    if is_taken(repository):
+        held = deferred.lock_holder.held_lock(_lock(repository))
+        raise ConflictError(
+            f"another merge is at work in this repository: {held.sentence}; nothing has moved", held.hint
+        )
 
 
 def _lock(repository: Repository) -> Path:

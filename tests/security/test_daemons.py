@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs root")
 
-DAEMON = """
+HIDDEN = """
 for fd in $(ls /proc/self/fd); do eval "exec $fd>&-"; done
+"""
+DAEMON = """
 cd /
-exec -a innocent sleep 600
+exec -a "$1" sleep 600
 """
 
 LIFE = """
@@ -30,7 +32,7 @@ until [ -e up ] && grep -qs "$AWAITED" /proc/[0-9]*/cmdline; do sleep 0.05; done
 kill -KILL $wrapper
 wait $wrapper
 "$PROGRAM" sweep
-grep -ls ^innocent /proc/[0-9]*/cmdline
+grep -ls "$AWAITED" /proc/[0-9]*/cmdline
 true
 """
 """What PID 1 does: it kills a session, and sweeps."""
@@ -50,17 +52,42 @@ def _swept(repo: Repo, agent: str, awaited: str) -> subprocess.CompletedProcess[
     )
 
 
-def test_a_sweep_in_a_container_names_the_daemon(repo: Repo) -> None:
-    """Nothing tells it from a daemon of the user, so it runs on; the warning has the command to end it."""
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("innocent", ""),
+        ("innocent", "RALPH_SESSION_ID=20260101T000000Z-abcd"),
+        ("innocent", "RALPH_WRAP_OWN_COMMAND=1"),
+        ("ralph-wrap", ""),
+    ],
+)
+def test_a_sweep_in_a_container_names_the_daemon(repo: Repo, name: str, variable: str) -> None:
+    """Nothing tells it from a daemon of the user, so it runs on; the warning has the command to end it.
+
+    It can also name itself after our program, or name a session that has ended.
+    """
     script = repo.path.parent / "daemon"
-    script.write_text(DAEMON)
-    agent = f"touch ../../../up; (setsid env -i bash {script} &); sleep 600"
-    done = _swept(repo, agent, "^innocent")
+    script.write_text(HIDDEN + DAEMON)
+    agent = f"touch ../../../up; (setsid env -i {variable} bash {script} {name} &); sleep 600"
+    done = _swept(repo, agent, f"^{name}")
     [path] = [line for line in done.stdout.splitlines() if line.startswith("/proc/")]
     pid = Path(path).parent.name
     [warning] = [line for line in done.stderr.splitlines() if "processes.unknown" in line]
     assert f"lost their parent: {pid} (sleep); perhaps its agent left them" in warning
     assert f"to end them: kill {pid}" in warning
+
+
+def test_a_daemon_with_a_descriptor_of_its_session_is_named(repo: Repo) -> None:
+    """It holds a lock of the session, and nothing else proves where it comes from: the worktree stays."""
+    script = repo.path.parent / "daemon"
+    script.write_text(DAEMON)
+    done = _swept(
+        repo, f"touch ../../../up; (setsid env -i bash {script} innocent &); sleep 600", "^innocent"
+    )
+    [path] = [line for line in done.stdout.splitlines() if line.startswith("/proc/")]
+    pid = Path(path).parent.name
+    assert f"a process of its agent may still run: process {pid} (innocent 600) has locked " in done.stderr
+    assert f"if it is stuck, end it: kill {pid}" in done.stderr
 
 
 def test_a_daemon_with_the_id_of_its_session_is_ended(repo: Repo) -> None:

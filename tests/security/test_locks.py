@@ -16,6 +16,7 @@ import pytest
 from ralph_wrap.errors import LockedError
 from ralph_wrap.system import files
 from ralph_wrap.system.files.lock_holder import HeldLock, LockHolder, held_lock
+from tests.interfaces.web.serving import pages
 from tests.support.merging import branch
 from tests.support.processes import state_of
 from tests.support.sessions import Session, command, start
@@ -101,6 +102,16 @@ def test_a_command_that_lands_names_the_holder(repo: Repo, words: tuple[str, ...
             assert landing.wait(CAP) == 0
         assert f"process {process.pid} (" in line
         assert str(repo.path / ".git" / "refs") in line
+
+
+def test_the_page_names_the_holder_at_once(repo: Repo) -> None:
+    """A browser shows nothing while it waits, so the button does not wait for the end of another merge."""
+    branch(repo, "aaaa", {"new.txt": "new\n"})
+    site = pages(repo.path)
+    with holder(repo.path / ".git" / "refs") as process:
+        refused = site.note(site.post("merge", ("name", "ralph/aaaa")))
+    assert f"another merge is at work in this repository: process {process.pid} (" in refused
+    assert "has landed" in site.note(site.post("merge", ("name", "ralph/aaaa")))
 
 
 def test_a_holder_that_does_nothing_ends_the_wait(tmp_path: Path) -> None:

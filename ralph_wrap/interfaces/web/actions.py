@@ -23,14 +23,16 @@ from ralph_wrap.commands import drop as dropping
 from ralph_wrap.commands import merge as merging
 from ralph_wrap.commands import stop as stopping
 from ralph_wrap.config import of_project
-from ralph_wrap.errors import RalphError, UsageError
+from ralph_wrap.errors import RalphError, UsageError, explained
 from ralph_wrap.interfaces.web.escaping import quoted
 from ralph_wrap.interfaces.web.flash import FlashMessage, RetryForm
 from ralph_wrap.state.audit.look import audit
 from ralph_wrap.state.audit.warnings import tampered
+from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system.files import anonymous_file
 from ralph_wrap.system.log import Log, traceback_of
+from ralph_wrap.worktree import temporary
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -104,6 +106,7 @@ def _landed(
         {branch.name: branch for branch in (branches.named(all_branches, name) for name in names)}.values()
     )
     target = merging.target_of(project, None, settings.main)
+    temporary.require_turn(repository_of(project))  # a page that waits shows no message
     return _landing_note(
         merging.land(
             project,
@@ -213,8 +216,9 @@ def _noted(work: Callable[[Log], FlashMessage], server_log: Log) -> FlashMessage
     with _captured() as (log, lines):
         try:
             note = work(log)
-        except RalphError as error:
-            note = FlashMessage("failed", (error.message,), error.hint)
+        except (RalphError, OSError) as error:
+            expected = explained(error) if isinstance(error, OSError) else error
+            note = FlashMessage("failed", (expected.message,), expected.hint)
         except Exception as error:  # noqa: BLE001 -- a bug: the next button may work
             server_log.error("button.failed", f"ralph-wrap failed: {error!r}", traceback=traceback_of(error))
             note = FlashMessage("failed", (f"ralph-wrap failed: {error!r}",), "please report this")
