@@ -161,6 +161,9 @@ def _wait(
             elif name not in named and _is_stopped(current):
                 named.add(name)
                 _name_stopped(current, log)
+            elif name not in named and (pids := _bearers(current)):
+                named.add(name)
+                _name_bearers(current, pids, log)
         if all(outcomes.values()):
             return
         watch.wait(_LOOK)
@@ -182,6 +185,25 @@ def _name_stopped(session: FoundSession, log: Log) -> None:
         f"to let it go on: kill -CONT {pid}",
         session=session.name,
         pid=pid,
+    )
+
+
+def _bearers(session: FoundSession) -> list[int]:
+    """Return the processes by whose name alone a session counts as alive; any process can choose its name."""
+    record = session.record
+    if session.verdict is not Verdict.LIVE or record is None or liveness.is_running(record.owner):
+        return []
+    return [] if session.home.is_locked(record.id) else liveness.SessionNames().pids(record.id)
+
+
+def _name_bearers(session: FoundSession, pids: Sequence[int], log: Log) -> None:
+    numbers = " ".join(map(str, pids))
+    log.warning(
+        "session.named",
+        f"only the name of process {numbers} says that session {session.name} runs: nothing holds its lock",
+        f"to look at it: ps -fp {','.join(map(str, pids))}; if it is no session, end it: kill {numbers}",
+        session=session.name,
+        pids=list(pids),
     )
 
 

@@ -96,10 +96,14 @@ class SessionNames:
         self._names: Mapping[int, str] | None = None
 
     def __contains__(self, agent_id: str) -> bool:
+        return bool(self.pids(agent_id))
+
+    def pids(self, agent_id: str) -> list[int]:
+        """Return the processes that bear the id of a session as their name."""
         if self._names is None:
             self._names = process_table.names()
         wanted = _NAME.format(agent_id)
-        return any(name == wanted and process_table.is_program(pid) for pid, name in self._names.items())
+        return [pid for pid, name in self._names.items() if name == wanted and process_table.is_program(pid)]
 
 
 def bear_name(agent_id: str) -> Callable[[], None]:

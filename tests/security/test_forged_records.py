@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,14 +15,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from ralph_wrap import branches
+from ralph_wrap.commands.apply import apply
+from ralph_wrap.commands.logs import logs
 from ralph_wrap.commands.merge import move_target
+from ralph_wrap.commands.resume import resumable
+from ralph_wrap.commands.rm import remove
+from ralph_wrap.commands.stop import stop
 from ralph_wrap.commands.sweep import sweep as sweep_here
+from ralph_wrap.errors import RalphError
 from ralph_wrap.state import check_results, inventory
 from ralph_wrap.state.check_results import CheckResult
 from ralph_wrap.state.project import find_project
 from ralph_wrap.state.registry import Registry
+from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system import liveness
 from ralph_wrap.system.log import on_stderr
+from tests.interfaces.web.serving import pages
 from tests.security.forgeries import Lies, forge, of_record, of_report, replace_lock
 from tests.support.directory_listing import listing
 from tests.support.histories import Grown, grow, grow_all, record
@@ -102,7 +112,15 @@ def test_no_record_makes_a_live_session_dead(repo: Repo, tmp_path: Path, victim:
             }
             assert shown <= {"live", "unknown"}, lie
             assert shown, f"ps hides the session: {lie}"
-        path.write_text(json.dumps(genuine))
+            with pytest.raises(RalphError):
+                remove(project, genuine["id"], log)
+            with pytest.raises(RalphError):
+                resumable(project, genuine["id"], "main", again=True)
+            assert (listing(worktree), repo.git("for-each-ref")) == before, lie
+            assert session.process.poll() is None, lie
+        path.write_text(json.dumps(dead | {"pid": victim}))
+        stop(project, [genuine["id"]], StopMode.NOW, log)
+        session.finish()  # the request has reached this one
 
 
 def test_without_the_name_of_its_process_a_live_session_is_ended(
@@ -204,6 +222,49 @@ def test_no_false_field_deletes_moves_or_writes_anything(forged: Forged) -> None
     for agent_id, (_, lie) in forged.lies.items():
         if {*lie} & NAMES_A_BRANCH:
             assert b"+new" in forged.do("diff", agent_id).stdout, lie
+    assert forged.seen() == before
+
+
+@pytest.mark.slow
+def test_no_false_field_applies_anything_else(forged: Forged) -> None:
+    """Each session that is named gives its own saved work."""
+    repo = forged.repo
+    named = [agent_id for agent_id, (_, lie) in forged.lies.items() if {*lie} & NAMES_A_BRANCH]
+    grow_all(
+        repo, [Grown(f"ralph/{name}-wip", [f"ralph/{name}"], {f"saved-{name}": "saved\n"}) for name in named]
+    )
+    before, project, log = forged.seen(), find_project(repo.path, os.environ), on_stderr(os.environ)
+    found = branches.read(project)
+    for name in named:
+        applied = apply(project, branches.named(found, name), top=repo.path, log=log)
+        assert applied.branch == f"ralph/{name}-wip"
+    assert {*repo.git("ls-files", "--others", "--exclude-standard").split()} == {
+        f"saved-{name}" for name in named
+    }
+    after = forged.seen()
+    assert (before["refs"], before["beside"]) == (after["refs"], after["beside"])
+
+
+@pytest.mark.slow
+def test_no_false_field_shows_anything_else(forged: Forged) -> None:
+    """``logs`` and the pages of ``web``: no other file, no other branch, and no page that fails."""
+    repo, before = forged.repo, forged.seen()
+    project, site = find_project(repo.path, os.environ), pages(repo.path)
+    (repo.path.parent / "precious" / "output.log").write_text("precious\n")
+    for agent_id, (name, lie) in forged.lies.items():
+        [directory] = repo.path.glob(f".ralph/run/sessions/*-{agent_id}")
+        (directory / "output.log").write_text(f"said by {agent_id}\n")
+        with (repo.path.parent / "shown").open("w+b") as shown:
+            with contextlib.suppress(RalphError):
+                logs(project, agent_id, events=False, follow=False, descriptor=shown.fileno())
+            shown.seek(0)
+            assert shown.read() in {b"", f"said by {agent_id}\n".encode()}, lie
+        (repo.path.parent / "shown").unlink()
+        session, branch = (site.get(f"{page}={agent_id}") for page in ("session?id", "branch?name"))
+        assert (session.status, branch.status) == (200, 200), (name, lie)
+        assert agent_id in branch.text, lie
+        assert [words for words in ("not released", "precious") if words in branch.text + session.text] == []
+    (repo.path.parent / "precious" / "output.log").unlink()
     assert forged.seen() == before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -18,6 +19,7 @@ from ralph_wrap.system import files
 from ralph_wrap.system.files.lock_holder import HeldLock, LockHolder, held_lock
 from tests.interfaces.web.serving import pages
 from tests.support.merging import branch
+from tests.support.orphans import orphan, sweep
 from tests.support.processes import state_of
 from tests.support.sessions import Session, command, start
 from tests.support.wait import CAP, eventually
@@ -171,6 +173,28 @@ def test_stop_names_a_session_that_stands_still(repo: Repo) -> None:
             assert any(b"session.stands_still" in line for line in lines)
             session.send(signal.SIGCONT)
             assert waiting.wait(CAP) == 0
+
+
+@pytest.mark.slow
+def test_stop_names_a_process_that_imitates_a_session(repo: Repo) -> None:
+    """It bears the name of a killed session, which counts as alive for that; then the session is dead."""
+    left = orphan(repo, work="echo new > new")
+    imitate = f"open('/proc/self/comm', 'w').write('ralph/{left.id}'); print(flush=True); input()"
+    with subprocess.Popen(
+        (sys.executable, "-c", imitate), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with start("stop", left.id, cwd=repo.path) as waiting:
+            assert waiting.stderr is not None
+            lines = iter(waiting.stderr.readline, b"")
+            named = next(json.loads(line) for line in lines if b"session.named" in line)
+            process.kill()
+            assert waiting.wait(CAP) == 0
+    assert named["pids"] == [process.pid]
+    assert named["hint"].endswith(f"end it: kill {process.pid}")
+    assert sweep(repo).status == 0
+    assert repo.show(f"{left.wip}:new") == b"new\n"
 
 
 def test_only_a_holder_that_stays_is_named() -> None:
