@@ -20,8 +20,8 @@ any other content has a user's changes, and then nothing is touched. If the bran
 process that moved it has decided what is checked out.
 
 An agent can write such a note, too, and have changes of the user taken for those of a landing. So the note
-has a signature of the user (``state.session_start``). Without it, nothing is put back, and the note gets
-another name: another user may need it, or the same user on another mount of the project.
+has a signature of the user (``state.session_start``). Without it, nothing is put back. The note gets another
+name, because another user may need it, or the same user on another mount.
 """
 
 from __future__ import annotations
