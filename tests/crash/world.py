@@ -161,7 +161,7 @@ class World(NamedTuple):
             *arguments,
             cwd=self.repo.path,
             environ={**os.environ, **(env or {})},
-            patience=CAP * 3,
+            patience=CAP * (9 if fault == "watch" else 3),  # watching takes longer than the session
             fault=(self.points, fault, number),
         )
         return Result(done.status, done.stdout, done.stderr.decode(errors="replace"), None)

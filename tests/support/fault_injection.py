@@ -165,7 +165,8 @@ def _entries(directory: str, *, apart: str) -> list[object]:
             with suppress(FileNotFoundError):
                 status = entry.stat(follow_symlinks=False)
                 found += [entry.name, status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns]
-            if entry.is_dir(follow_symlinks=False):
+            # Git changes no object, and a new one is a change of its directory.
+            if entry.is_dir(follow_symlinks=False) and not directory.endswith("/objects"):
                 found.append(_entries(entry.path, apart=apart))
     return found
 
