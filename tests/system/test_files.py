@@ -355,3 +355,29 @@ def test_only_a_regular_file_is_read(room: Path, kind: str, error: int) -> None:
         files.read(path)
     assert caught.value.errno == error
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["FIFO", "device"])
+def test_only_a_regular_file_is_copied(room: Path, kind: str) -> None:
+    """A FIFO would wait for a writer, and a device has no end. No half copy is left, which would count."""
+    path = Path("/dev/zero") if kind == "device" else room / "file"
+    if kind == "FIFO":
+        os.mkfifo(path)
+    with pytest.raises(OSError, match="not a regular file"):
+        files.copy(path, room / "copy")
+    assert not (room / "copy").exists()
+
+
+def test_a_copy_has_the_mode_and_the_times(room: Path) -> None:
+    """Of a file that is larger than what a copy holds in memory; an existing file is never replaced."""
+    source = room / "file"
+    source.write_bytes(os.urandom(3 << 20))
+    source.chmod(0o640)
+    os.utime(source, ns=(1_000_000_001, 2_000_000_002))
+    files.copy(source, room / "copy")
+    was, now = source.stat(), (room / "copy").stat()
+    assert (room / "copy").read_bytes() == source.read_bytes()
+    assert (now.st_mode, now.st_mtime_ns) == (was.st_mode, 2_000_000_002)
+    with pytest.raises(FileExistsError):
+        files.copy(source, room / "copy")

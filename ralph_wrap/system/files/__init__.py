@@ -17,6 +17,7 @@ from ralph_wrap.system.files.lock import locked_directory as locked_directory
 from ralph_wrap.system.files.lock import try_lock as try_lock
 
 if TYPE_CHECKING:
+    from io import BufferedReader
     from types import EllipsisType
 
 _BLOCK = 1 << 20  # bytes that a copy holds in memory
@@ -228,11 +229,18 @@ def copy(source: Path, target: Path) -> None:
     """Copy a file with its mode and its times to a new file.
 
     Raises:
-        OSError: it cannot be copied, or the target exists.
+        OSError: it cannot be copied, is not a regular file, or the target exists.
 
     """
-    with source.open("rb") as reading, target.open("xb") as writing:
+    with open(os.open(source, os.O_RDONLY | os.O_NONBLOCK), "rb") as reading:  # noqa: PTH123 -- as in read()
         at = os.fstat(reading.fileno())
+        if not stat.S_ISREG(at.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(source))
+        _copy(reading, at, target)
+
+
+def _copy(reading: BufferedReader, at: os.stat_result, target: Path) -> None:
+    with target.open("xb") as writing:
         while content := reading.read(_BLOCK):
             writing.write(content)
         writing.flush()
