@@ -223,7 +223,13 @@ def paths_in(pid: int, directory: Path, *, open_files: bool = True) -> list[str]
     if not open_files:
         return found
     descriptors, readlink = f"{process}/fd/", os.readlink
-    for number in os.listdir(descriptors):  # noqa: PTH208
+    try:
+        numbers = os.listdir(descriptors)  # noqa: PTH208
+    except OSError:
+        if found:  # it works there, whatever files it has
+            return found
+        raise
+    for number in numbers:
         try:
             used = readlink(descriptors + number)
             if used.startswith(top) and _is_in(used, top) and _is_written(f"{process}/fdinfo/{number}"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -89,6 +90,20 @@ def test_open_files_may_be_left_out(tree: int, tmp_path: Path) -> None:
     """The working directory alone is the cheaper question."""
     [child] = process_table.children(tree)
     assert process_table.paths_in(child, tmp_path, open_files=False) == [os.fspath(tmp_path / "work")]
+
+
+def test_a_process_is_inside_also_if_its_files_cannot_be_listed(tree: int, tmp_path: Path) -> None:
+    """Here because we have no descriptor left; a right for the one look need not be one for the other."""
+    [child] = process_table.children(tree)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            process_table.paths_in(child, tmp_path / "absent")
+        found = process_table.paths_in(child, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert found == [os.fspath(tmp_path / "work")]
 
 
 def test_only_processes_inside(tree: int, tmp_path: Path) -> None:
