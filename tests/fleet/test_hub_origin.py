@@ -60,6 +60,46 @@ def test_a_restored_hub_moves_nothing_back_at_origin(hub: RunningHub) -> None:
     assert "has gone back" not in hub.log.read_text()
 
 
+def test_a_restored_origin_keeps_what_came_to_it_since(hub: RunningHub) -> None:
+    """Another machine pushes to the restored origin before the hub; the hub keeps these commits at origin."""
+    repo, origin = hub.run.repo, hub.run.remote.path
+    backup = origin.with_name("backup.git")
+    assert hub.push(f"HEAD:{FIRST}").returncode == 0
+    hub.arrives(FIRST, repo.head)
+    shutil.copytree(origin, backup)
+    repo.git("commit", "-q", "--allow-empty", "-m", "after the backup")
+    assert hub.push(f"HEAD:{FIRST}", f"HEAD:{SECOND}").returncode == 0
+    hub.arrives(SECOND, repo.head)
+    assert hub.end() == 0
+    shutil.rmtree(origin)
+    backup.rename(origin)
+    repo.git("commit", "-q", "--allow-empty", "-m", "of another machine")
+    repo.git("push", "-q", "origin", f"HEAD:{FIRST}")
+    hub.start()
+    rescue = f"refs/ralph/rescue/00000000/hub-{repo.head[:12]}/heads/ralph/00000000"
+    hub.arrives(rescue, repo.head)
+    hub.arrives(FIRST, repo.git("rev-parse", "HEAD~").strip())
+    assert [*hub.run.refs("refs/ralph/rescue/")] == [rescue], "the older commits need no ref"
+
+
+def test_a_lost_answer_of_origin_is_no_backup(hub: RunningHub) -> None:
+    """Origin takes a push, and its process dies; what a user deletes there afterwards stays deleted."""
+    repo = hub.run.repo
+    assert hub.push(f"HEAD:{FIRST}").returncode == 0
+    hub.arrives(FIRST, repo.head)
+    hook = hub.run.remote.path / "hooks/post-receive"
+    died = hub.run.directory / "died"
+    hook.write_text(f"#!/bin/sh\ntest -e {died} || {{ : > {died}; kill -9 $PPID; }}\n")
+    assert hub.push(f"HEAD:{SECOND}").returncode == 0
+    hub.arrives(SECOND, repo.head)
+    eventually(died.exists, "the death of origin's process")
+    repo.git("push", "-q", "origin", f":{FIRST}")
+    assert hub.push(f"HEAD:{THIRD}").returncode == 0
+    hub.arrives(THIRD, repo.head)
+    assert hub.end() == 0
+    assert ("has gone back" in hub.log.read_text(), FIRST in hub.run.refs()) == (False, False)
+
+
 def test_the_hub_keeps_what_a_user_deletes_at_origin(hub: RunningHub) -> None:
     """It follows, and has a ref for the commits that origin lacks then; no ref comes back to origin."""
     repo = hub.run.repo

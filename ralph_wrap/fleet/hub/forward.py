@@ -4,6 +4,7 @@
 
 1. Fetch all refs of origin to ``refs/hub/seen/``.
 2. If origin has gone back (:mod:`.mark`), note what it has now: all work that it has lost counts as new then.
+   Keep the commits that it has got since.
 3. Compare by :mod:`.plan`, and take over what origin alone has changed. Each change of a ref names its old
    value, so a session that pushes in this moment is not overwritten: the next round sees it.
 4. Note in ``refs/hub/pushing/`` what the push brings. Then push, each ref with a lease on what origin had.
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.fleet.hub.mark import OriginMark
-from ralph_wrap.fleet.hub.plan import RefMove, at_risk, plan
+from ralph_wrap.fleet.hub.plan import RefMove, at_risk, displaced, plan
 from ralph_wrap.fleet.hub.refusals import Refusals
 from ralph_wrap.fleet.hub.repository import (
     KEPT,
@@ -41,13 +42,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from ralph_wrap.fleet.hub.repository import HubRepository
-    from ralph_wrap.git import RemoteChange
+    from ralph_wrap.git import Git, RemoteChange
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.process import CompletedCommand, RunningCommand
 
 _PATIENCE = 600.0  # seconds for one command
 _LOOK = 0.1
+_OURS = ("refs/heads/", "refs/ralph/")
 _MOVED = "(stale info)"  # the lease of a ref is on another object than the remote has
 
 
@@ -78,7 +80,7 @@ class Forwarder:
         """
         specs = [f"+refs/{part}*:{SEEN}{part}*" for part in ("heads/", "ralph/")]
         self._completed(start_fetch(self._git, REMOTE, specs), "fetch")
-        ours, theirs = self._refs("refs/heads/", "refs/ralph/"), self._noted(SEEN)
+        ours, theirs = self._refs(*_OURS), self._noted(SEEN)
         agreed, pushing = self._noted(ORIGIN), self._noted(PUSHING)
         if agreed and not theirs:  # or the hub would delete what perhaps nothing else has
             raise RalphError(
@@ -86,8 +88,9 @@ class Forwarder:
             )
         if self._mark.went_back(theirs, agreed, pushing):
             agreed, pushing = self._begin_anew(ours, theirs, agreed), {}
+            ours = self._refs(*_OURS)
         self._note(ORIGIN, {self._mark.ref: theirs.get(self._mark.ref)})
-        lacking = self._lacking(at_risk(ours, theirs, agreed))
+        lacking = _without(self._git, at_risk(ours, theirs, agreed), SEEN)
         found = plan(ours, theirs, agreed, pushing, self._deletion, lacking)
         if is_whole := self._move(found.moves):
             self._note(PUSHING, dict.fromkeys(self._noted(PUSHING)))
@@ -103,20 +106,18 @@ class Forwarder:
         self._log.warning(
             "hub.restored", "origin has gone back to an earlier state: the hub brings its refs there again"
         )
+        kept = displaced(ours, theirs)
+        lacking = _without(self._git, kept.values(), *_OURS)
+        for ref, oid in kept.items():
+            if oid in lacking:
+                run_git(self._git, "update-ref", ref, oid)
+                self._log.warning("hub.kept", f"origin has got {oid} since the backup; see {ref}")
         refs = [ref for ref in {*ours, *agreed} if is_ours(ref)]
         now = {ref: theirs.get(ref) if ref in ours else None for ref in refs}
         self._note(ORIGIN, now)
         return {ref: oid for ref, oid in now.items() if oid} | {
             ref: oid for ref, oid in agreed.items() if not is_ours(ref)
         }
-
-    def _lacking(self, commits: Collection[str]) -> set[str]:
-        """Return those of some commits that no ref of origin holds."""
-        if not commits:
-            return set()
-        stdin = "".join(f"{commit}\n" for commit in commits).encode()
-        answer = run_git(self._git, "rev-list", "--stdin", "--not", f"--glob={SEEN}", stdin=stdin)
-        return {*commits} & {*decode_lines(answer.stdout)}
 
     def _push_all(self, changes: Sequence[RemoteChange], *, has_moved: bool) -> bool:
         """Push; what origin has refused before goes alone, and not in each round.
@@ -246,6 +247,16 @@ class Forwarder:
         if completed.status not in accept:
             raise RalphError(f"{what}: origin does not answer: {push_error(completed)}")
         return completed
+
+
+def _without(git: Git, commits: Collection[str], *prefixes: str) -> set[str]:
+    """Return those of some commits that no ref below some prefixes holds."""
+    if not commits:
+        return set()
+    stdin = "".join(f"{commit}\n" for commit in commits).encode()
+    held = [f"--glob={prefix}" for prefix in prefixes]
+    answer = run_git(git, "rev-list", "--stdin", "--not", *held, stdin=stdin)
+    return {*commits} & {*decode_lines(answer.stdout)}
 
 
 def _instructions(move: RefMove) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 _DIGITS = 12
+_HEADS = "refs/heads/"
 
 
 class RefMove(NamedTuple):
@@ -122,6 +123,18 @@ def _rescue(ref: str, oid: str | None) -> str:
 def _kept(ref: str, oid: str | None) -> str:
     """Return the ref of the hub alone that keeps what origin has deleted."""
     return f"{KEPT}{oid[:_DIGITS]}/{ref.removeprefix('refs/')}" if oid else ""
+
+
+def displaced(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
+    """Return the commits of sessions that the hub replaces at a restored origin, by the ref that keeps each.
+
+    Another machine or a user can have pushed them there after the backup.
+    """
+    return {
+        _rescue(ref, oid) if ref.startswith(_HEADS) else _kept(ref, oid): oid
+        for ref, oid in theirs.items()
+        if owner_of(ref) and not ref.startswith((CLAIMS, RESCUE)) and ours.get(ref) not in {None, oid}
+    }
 
 
 def at_risk(ours: Mapping[str, str], theirs: Mapping[str, str], agreed: Mapping[str, str]) -> set[str]:
