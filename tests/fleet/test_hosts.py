@@ -176,6 +176,17 @@ def test_a_limit_on_the_cost_ends_the_sessions_of_machines(
 
 @has_sshd
 @pytest.mark.slow
+def test_a_remote_that_does_not_answer_is_no_success(fleet_run: FleetRun, hosts: dict[str, str]) -> None:
+    """All workers have ended, and only the remote knows whether their indexes are done or stopped."""
+    script = f"{COMMIT}; git -C {fleet_run.repo.path} remote remove origin"
+    words = ("--count", "1", "--host", "one", "-n", "1", "--", "sh", "-c", script)
+    with started(fleet_run, hosts, *words) as process:
+        _, stderr = process.communicate(timeout=4 * CAP)
+    assert (process.returncode, b"before they were done is unknown" in stderr) == (1, True), stderr
+
+
+@has_sshd
+@pytest.mark.slow
 def test_the_grace_of_a_machine_ends_a_worker_that_cannot_push(
     fleet_run: FleetRun, hosts: dict[str, str]
 ) -> None:

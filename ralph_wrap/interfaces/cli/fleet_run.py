@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -125,7 +124,15 @@ def run_on_hosts(project: Project, started: StartedRun, spec: FleetSpec, log: Lo
         log.warning(
             "fleet.failed", f"these indexes failed: {numbers}", f"ralph-wrap fleet resume {started.run}"
         )
-    stopped = _stopped(project, started.run)
+    try:
+        stopped = _stopped(project, started.run)
+    except RalphError as error:  # all of them may be stopped, and 0 would say that all are done
+        log.warning(
+            "fleet.unknown",
+            f"whether indexes were stopped before they were done is unknown: {error.message}",
+            f"ralph-wrap fleet ps {started.run}",
+        )
+        return 1
     if stopped:
         numbers = ", ".join(map(str, stopped))
         log.warning(
@@ -137,15 +144,18 @@ def run_on_hosts(project: Project, started: StartedRun, spec: FleetSpec, log: Lo
 
 
 def _stopped(project: Project, run: str) -> list[int]:
-    """Return the indexes that a limit or the user has stopped, as far as the remote answers."""
+    """Return the indexes that a limit or the user has stopped.
+
+    Raises:
+        RalphError: the remote does not answer.
+
+    """
     from ralph_wrap.fleet.index import STOPPED  # noqa: PLC0415 -- not for --help
     from ralph_wrap.fleet.listing import read_indexes  # noqa: PLC0415
     from ralph_wrap.fleet.remote import FleetRemote  # noqa: PLC0415
 
-    with contextlib.suppress(RalphError):
-        states = read_indexes(FleetRemote(project.git, REMOTE), run)
-        return [state.number for state in states if state.state == STOPPED]
-    return []
+    states = read_indexes(FleetRemote(project.git, REMOTE), run)
+    return [state.number for state in states if state.state == STOPPED]
 
 
 def cluster_of(project: Project, log: Log) -> ClusterConfig:
