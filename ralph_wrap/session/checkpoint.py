@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.git import push_addresses, resolve_commit
-from ralph_wrap.session.remote.push import BranchPush
 from ralph_wrap.state.project import repository_of
+from ralph_wrap.system import deferred
 from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.save.checkpoint import commit_all, has_no_other_work, snapshot
-from ralph_wrap.worktree.save.clone_commit import commit_in_clone
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.session.clone_end import CloneEnd
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.session.remote.mirror import Mirror
+    from ralph_wrap.session.remote.push import BranchPush
     from ralph_wrap.state.record import SessionRecord
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.process_tree import ProcessTree
@@ -73,6 +73,8 @@ class Checkpoint:
         self._state = ""  # the fingerprint of the worktree at the last beat
         self._record = context.record
         self._commits = context.settings.commit_each
+        in_clone = tree is not None and tree.clone
+        self._commit_all = deferred.clone_commit.commit_in_clone if in_clone else commit_all
         self._log = context.log
         self._push = None
         self._clone = context.clone_end
@@ -81,7 +83,7 @@ class Checkpoint:
                 "handover.ignored", f"no effect: {', '.join(wanted)}; there is no worktree of our own"
             )
         if tree is not None and context.settings.push is not None:
-            self._push = BranchPush(
+            self._push = deferred.push.BranchPush(
                 _pushing(context, context.settings.push),
                 context.settings.push,
                 tree.branch,
@@ -189,8 +191,7 @@ class Checkpoint:
     def _commit(self, tree: LinkedWorktree, number: int) -> bool:
         message = f"Iteration {number}\n\nCommitted at its end, in session {self._record.session}.\n"
         try:
-            commit = commit_in_clone if tree.clone else commit_all
-            return commit(tree, self._git, message)
+            return self._commit_all(tree, self._git, message)
         except (GitError, OSError) as error:
             self._log.warning("iteration.not_committed", f"iteration {number} is not committed: {error}")
         return False

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ralph_wrap.session import worktree_end as worktree_end
     from ralph_wrap.session.remote import claiming as claiming
     from ralph_wrap.session.remote import give_back as give_back
+    from ralph_wrap.session.remote import push as push
     from ralph_wrap.session.sandbox import backend as backend
     from ralph_wrap.session.sandbox import start as start
     from ralph_wrap.state import landings as landings
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.leaks import compare as compare
     from ralph_wrap.worktree.leaks import observation as observation
     from ralph_wrap.worktree.pool import maintenance as maintenance
+    from ralph_wrap.worktree.save import clone_commit as clone_commit
 
 FOR_SOME_COMMANDS = {
     "asyncio": "asyncio",  # "async with" of the Python API
@@ -65,12 +67,14 @@ FOR_SOME_PROJECTS = {
     "agent_in_commit": "ralph_wrap.session.agent_in_commit",  # a command with a relative path
     "backend": "ralph_wrap.session.sandbox.backend",  # a sandbox
     "clone_end": "ralph_wrap.session.clone_end",  # a session in a clone
+    "clone_commit": "ralph_wrap.worktree.save.clone_commit",  # the same
     "open_clone": "ralph_wrap.session.open_clone",  # the same
     "difflib": "difflib",  # a misspelt name
     "claiming": "ralph_wrap.session.remote.claiming",  # a session that is mirrored to a remote
     "give_back": "ralph_wrap.session.remote.give_back",  # a mirrored session that was killed at its start
     "hashlib": "hashlib",  # fingerprints of files; a project that cannot hold records
     "shutil": "shutil",  # a step that failed; files that are copied into a worktree
+    "push": "ralph_wrap.session.remote.push",  # a session that pushes its branch
     "restore": "ralph_wrap.worktree.restore",  # a session that goes on from an earlier one
     "socket": "socket",  # a sandbox with a network of listed hosts
     "start": "ralph_wrap.session.sandbox.start",  # a sandbox
