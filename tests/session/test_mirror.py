@@ -9,6 +9,7 @@ import json
 import signal
 from typing import TYPE_CHECKING
 
+from ralph_wrap.state.remote_refs import tracking
 from tests.support.git_shim import shim_git
 from tests.support.machines import claim_of, killed, refs
 from tests.support.repo import Repo
@@ -121,11 +122,11 @@ def test_a_running_session_is_not_taken_over(repo: Repo, remote: Repo, other: Re
     assert claim_of(remote, agent_id)["epoch"] == 1
 
 
-def _moves_at_second_fetch(repo: Repo, remote: Repo, ref: str, oid: str) -> dict[str, str]:
-    """Return an environment whose git moves a ref of the remote just before its second fetch."""
+def _moves_at_fetch(number: int, repo: Repo, remote: Repo, ref: str, oid: str) -> dict[str, str]:
+    """Return an environment whose git moves a ref of the remote just before its fetch with this number."""
     move = f'env -i "$REAL" --git-dir={remote.path} update-ref {ref} {oid}'
     seen = repo.path.parent / "fetched"
-    cases = f'*" fetch "*) [ ! -e {seen} ] || {move}; touch {seen} ;;'
+    cases = f'*" fetch "*) echo >> {seen}; [ "$(wc -l < {seen})" != {number} ] || {move} ;;'
     return TRUST | {"PATH": shim_git(repo.path.parent / "shim", cases)}
 
 
@@ -137,10 +138,38 @@ def test_a_session_that_moves_its_claim_at_the_last_moment_is_not_taken_over(
     alive = repo.path.parent / "alive"
     alive.write_text(json.dumps(claim_of(remote, agent_id) | {"state": "running", "sequence": 1000}))
     blob = remote.git("hash-object", "-w", str(alive))
-    moves = _moves_at_second_fetch(repo, remote, f"refs/ralph/claims/{agent_id}", blob)
+    moves = _moves_at_fetch(3, repo, remote, f"refs/ralph/claims/{agent_id}", blob)
     refused = command("resume", agent_id, *MIRRORED, "-n", "1", cwd=other.path, env=moves)
     assert (refused.status, "--remote origin" in refused.stderr) == (6, True), refused.stderr
     assert refs(remote)[f"refs/ralph/claims/{agent_id}"] == blob
+
+
+def test_saved_work_comes_with_the_claim_that_names_it(repo: Repo, remote: Repo, other: Repo) -> None:
+    """A server that lists its refs during a push can show the new claim without the saved work."""
+    agent_id = run(repo.path, *MIRRORED, "-n", "1", *SH, "echo x >> x").report["id"]
+    wip = f"refs/heads/ralph/{agent_id}-wip"
+    saved = remote.git("rev-parse", wip)
+    remote.git("update-ref", "-d", wip)
+    comes = _moves_at_fetch(2, repo, remote, wip, saved)
+    resumed = command("resume", agent_id, *MIRRORED, "-n", "1", cwd=other.path, env=comes)
+    assert resumed.status == 0, resumed.stderr
+    assert other.show(f"ralph/{agent_id}-wip:x") == b"x\nx\n"
+
+
+def test_saved_work_comes_although_an_attempt_before_has_seen_it(
+    repo: Repo, remote: Repo, other: Repo
+) -> None:
+    """That attempt fetched it, and ended before it had a branch here. It looked like dropped work."""
+    agent_id = run(repo.path, *MIRRORED, "-n", "1", *SH, "echo x >> x").report["id"]
+    wip = f"refs/heads/ralph/{agent_id}-wip"
+    saved = remote.git("rev-parse", wip)
+    remote.git("update-ref", "-d", wip)
+    assert command("fetch", cwd=other.path).status == 0
+    remote.git("update-ref", wip, saved)
+    other.git("fetch", "--quiet", "origin", f"+{wip}:{tracking('origin', wip)}")
+    resumed = command("resume", agent_id, *MIRRORED, "-n", "1", cwd=other.path, env=TRUST)
+    assert resumed.status == 0, resumed.stderr
+    assert other.show(f"ralph/{agent_id}-wip:x") == b"x\nx\n"
 
 
 def test_a_fetch_with_an_older_branch_than_its_claim_is_repeated(
@@ -155,7 +184,7 @@ def test_a_fetch_with_an_older_branch_than_its_claim_is_repeated(
     branch = f"refs/heads/ralph/{agent_id}"
     newest = remote.git("rev-parse", branch)
     remote.git("update-ref", branch, f"{newest}~")
-    moves = _moves_at_second_fetch(repo, remote, branch, newest)
+    moves = _moves_at_fetch(3, repo, remote, branch, newest)
     refused = command("resume", agent_id, *MIRRORED, "-n", "1", cwd=other.path, env=moves)
     assert (refused.status, "in this moment" in refused.stderr) == (6, True), refused.stderr
     assert claim_of(remote, agent_id)["epoch"] == 1

@@ -60,7 +60,8 @@ def take_over(project: Project, remote: str, name: str, log: Log, *, at_once: bo
     [entry] = Bringing(project, sessions).bring([agent_id])
     if entry.state == remote_claim.RUNNING and not at_once:
         oid = sessions.wait_until_dead(oid, claim)
-        [entry] = Bringing(project, sessions).bring([agent_id])
+    oid, claim = sessions.settled(agent_id, oid, at_once=at_once)
+    [entry] = Bringing(project, sessions, [agent_id]).bring([agent_id])
     if entry.action == "left":
         raise ConflictError(f"session {agent_id} was not fetched: {entry.note}", "ralph-wrap review")
     if claim.incomplete:

@@ -122,17 +122,42 @@ class RemoteSessions:
             time.sleep(min(left, claim.beat / 2, 5.0))
             now, found = self.one(claim.id)
             if now != oid and found.state == remote_claim.RUNNING:
-                self._log.progress("")
-                resume = f"ralph-wrap resume {claim.id} --remote {self.name} --take-over"
-                raise ConflictError(
-                    f"session {found.session} runs on {found.node or 'another machine'}",
-                    f"if you know that it is dead: {resume}",
-                )
+                raise self._lives(found)
             oid = now
             if found.state != remote_claim.RUNNING:
                 break
         self._log.progress("")
         return oid
+
+    def settled(self, agent_id: str, oid: str, *, at_once: bool) -> tuple[str, RemoteClaim]:
+        """Fetch until a fetch finds the claim of the one before, and return it: then the refs belong to it.
+
+        A server lists its refs one by one, also during a push. The claim comes last in a push, so a list can
+        have the new claim without the saved work that it names.
+
+        Arguments:
+            oid: the claim that the fetch before has found.
+            at_once: the user takes the session over although it may run.
+
+        Raises:
+            ConflictError: it runs.
+
+        """
+        while True:
+            now, claim = self.one(agent_id)
+            if now == oid:
+                return oid, claim
+            if claim.state == remote_claim.RUNNING and not at_once:
+                raise self._lives(claim)
+            oid = now
+
+    def _lives(self, claim: RemoteClaim) -> ConflictError:
+        self._log.progress("")
+        resume = f"ralph-wrap resume {claim.id} --remote {self.name} --take-over"
+        return ConflictError(
+            f"session {claim.session} runs on {claim.node or 'another machine'}",
+            f"if you know that it is dead: {resume}",
+        )
 
     def refs(self) -> dict[str, str]:
         """Return the refs of the remote, as fetched, by their names there."""
