@@ -134,7 +134,9 @@ def _require_rest(project: Project, agent_id: str, claim: str) -> None:
     from ralph_wrap.fleet.worker import is_done  # noqa: PLC0415
     from ralph_wrap.git import read_blobs  # noqa: PLC0415
     from ralph_wrap.state import remote_claim  # noqa: PLC0415
+    from ralph_wrap.state.project import objects_of  # noqa: PLC0415
 
-    found = remote_claim.decode(read_blobs(project.git, [claim])[claim], agent_id)
+    with objects_of(project) as objects:
+        found = remote_claim.decode(read_blobs(objects, [claim])[claim], agent_id)
     if is_done(found):
         raise ConflictError(f"session {found.session} is done", "this worker ends, too")
