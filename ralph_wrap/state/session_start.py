@@ -14,6 +14,7 @@ import stat
 # hashlib would load OpenSSL, which takes 10 ms; its BLAKE2 (RFC 7693) is this one.
 from _blake2 import blake2b
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.state.record import FETCHED_START, fetched_field
@@ -23,7 +24,6 @@ from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from ralph_wrap.state.project import Project
 
@@ -144,7 +144,8 @@ def _key(project: Project, *, make: bool) -> bytes:
     A key counts only if it is outside the project, and if no other user can read or write it.
     """
     path = privileges.state_home(project.environ) / "key"
-    if path.resolve().is_relative_to(project.root.resolve()):
+    real = Path(os.path.realpath(path))  # Path.resolve() raises a RuntimeError at a loop of symlinks
+    if real.is_relative_to(os.path.realpath(project.root)):
         return b""
     try:
         if make and not path.exists():

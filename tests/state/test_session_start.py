@@ -52,6 +52,18 @@ def test_one_key_signs_all(repo: Repo, tmp_path: Path, directory: Path) -> None:
     assert _key(tmp_path).read_bytes() == before
 
 
+def test_a_place_for_keys_that_leads_nowhere_proves_nothing(
+    repo: Repo, tmp_path: Path, directory: Path
+) -> None:
+    """An agent has made a loop of symlinks there. The session still writes its start, and its report."""
+    project = _project(repo, tmp_path)
+    state = _key(tmp_path).parents[1]
+    state.parent.mkdir(parents=True)
+    state.symlink_to(state.name)
+    write(BEGUN, directory, project)
+    assert read(directory, project) == (BEGUN, False)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [('"do it"', '"do evil"'), ("./agent.sh", "./evil.sh"), ('"sub"', '".."'), ("--fast", "--slow")],
