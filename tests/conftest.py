@@ -47,6 +47,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", action="store_true", help="take a third of the cases of each slow test")
 
 
+def pytest_configure() -> None:
+    """Decide on the cases of this run, before any worker of it starts."""
+    sampling.seed()
+
+
 def pytest_report_header() -> str:
     """Return what chooses the cases of this run."""
     return f"cases of slow tests, and kill points: SAMPLE_SEED={sampling.seed()}"
