@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
 
 _PATIENCE = 600.0  # seconds for git fetch
+_LOOKS = 20  # fetches at most: a live session can push as often as we fetch
 
 
 class RemoteSessions:
@@ -143,13 +144,14 @@ class RemoteSessions:
             ConflictError: it runs.
 
         """
-        while True:
+        for _ in range(_LOOKS):
             now, claim = self.one(agent_id)
             if now == oid:
                 return oid, claim
             if claim.state == remote_claim.RUNNING and not at_once:
-                raise self._lives(claim)
+                break
             oid = now
+        raise self._lives(claim)
 
     def _lives(self, claim: RemoteClaim) -> ConflictError:
         self._log.progress("")
