@@ -35,7 +35,8 @@ cd ../..
 """
 
 
-def _make(directory: Path, home: Path, program: ForkServer) -> World:
+def make(directory: Path, home: Path, program: ForkServer) -> World:
+    """Make a world whose agent works in submodules, too."""
     world = World.make(directory, home, program, "merge")
     make_project(directory / "world")
     world.repo.git(*ALLOWED, "submodule", "--quiet", "add", directory / "world" / "upstream", SUB)
@@ -65,7 +66,7 @@ def test_a_session_killed_at_any_point_loses_nothing_of_its_submodules(
     tmp_path: Path, home: Path, program: ForkServer
 ) -> None:
     """Byte for byte as at its own end; nothing else is left of it."""
-    fresh = _make(tmp_path / "fresh", home, program)
+    fresh = make(tmp_path / "fresh", home, program)
     ended = fresh.copy(tmp_path / "ended")
     assert ended.run("watch").status == 0
     points, states = ended.reached, ended.states

@@ -1,0 +1,55 @@
+"""The crash matrix of a session in a clone with submodules: their work comes out, or was not begun."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash.points import chosen
+from tests.crash.test_clone import remains, run
+from tests.crash.test_submodules import make
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.crash.world import World
+    from tests.support.fork_server import ForkServer
+
+pytestmark = pytest.mark.usefixtures("trusted")
+
+_EACH = 120  # one point takes some seconds, and most are those of a session like any other
+
+
+def _work(world: World) -> tuple[list[str], list[list[str]]]:
+    """Return what is kept: the refs, and their trees. The numbers of several commits have no order."""
+    found = world.work()
+    return sorted(found), sorted(found.values())
+
+
+@pytest.mark.timeout(600)
+def test_a_clone_killed_at_any_point_loses_nothing_of_its_submodules(
+    tmp_path: Path, home: Path, program: ForkServer
+) -> None:
+    """The repository gets the work of the project and of each submodule, as at the session's own end."""
+    fresh = make(tmp_path / "fresh", home, program)
+    ended = fresh.copy(tmp_path / "ended")
+    assert run(ended).status == 0
+    assert remains(ended) == {}
+    expected, untouched, points = _work(ended), fresh.repo.fingerprint(), ended.reached
+    assert len(expected[0]) > 2, expected
+    first = next(number for number, name in enumerate(points, 1) if " submodule " in name)
+    numbers = [*range(first, len(points) + 1)]
+    for place in chosen(len(numbers), each=_EACH):
+        number = numbers[place - 1]
+        at = f"point {number}: {points[number - 1]}"
+        world = fresh.copy(tmp_path / f"killed-{number}")
+        assert run(world, "kill", number).status == -signal.SIGKILL, at
+        if agent_started := world.agent_started:
+            world.await_agent()
+        swept = world.sweep()
+        assert swept.status == 0, f"{at}\n{swept.stdout!r} {swept.stderr}"
+        assert remains(world) == {}, at
+        assert world.repo.fingerprint() == untouched, at
+        assert _work(world) == (expected if agent_started else ([], [])), at
