@@ -205,8 +205,8 @@ def orphans_since(began: float, awaits_sweep: Callable[[str], bool]) -> list[int
     """Return the children of PID 1 that belong to no session that we know, and began after a moment.
 
     After SIGKILL of a session, PID 1 is the parent of its orphans. One that has neither our variables nor a
-    descriptor of the session looks like a daemon of the user. The orphans of a live session are children of
-    that session, so a child of PID 1 that names it is none of them.
+    descriptor of the session looks like a daemon of the user. The orphans of a live session are its
+    children. So a child of PID 1 that names it is none of them.
 
     Arguments:
         began: seconds since 1970.
