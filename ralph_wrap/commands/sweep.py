@@ -314,7 +314,7 @@ def _end_leftovers(claim: SessionClaim, log: Log) -> tuple[int, ...]:
     """End the processes of a dead session; return the pids of those that survive SIGKILL.
 
     Raises:
-        RefusedError: a process holds the agents' lock, but is not visible here.
+        RefusedError: a process holds the agents' lock, but has none of our variables, or is not visible here.
         OSError: the check failed.
 
     """

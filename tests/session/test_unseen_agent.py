@@ -1,4 +1,4 @@
-"""A dead session's agent that a sweep cannot see, as in another container."""
+"""A process of a dead session's agent that has dropped the variables of the session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def test_a_worktree_stays_while_an_unseen_process_of_the_agent_lives(repo: Repo,
     try:
         swept = command("sweep", cwd=repo.path)
         assert (swept.status, (worktree / "new").read_text()) == (5, "x\n")
-        assert "still run, but are not visible here" in swept.stderr
+        assert f"a process of its agent may still run: process {pid} (" in swept.stderr
+        assert f"kill {pid}" in swept.stderr
         assert not (directory / "record.json").exists()
     finally:
         os.kill(pid, signal.SIGKILL)
