@@ -42,6 +42,18 @@ def remains(world: World) -> dict[str, object]:
     return world.remains() | {name: there for name, there in found.items() if there}
 
 
+def killed_and_swept(fresh: World, directory: Path, number: int, at: str) -> tuple[World, bool]:
+    """Return a copy in which a session was killed at a point and swept, and whether its agent had started."""
+    world = fresh.copy(directory)
+    assert run(world, "kill", number).status == -signal.SIGKILL, at
+    if agent_started := world.agent_started:
+        world.await_agent()
+    swept = world.sweep()
+    assert swept.status == 0, f"{at}\n{swept.stdout!r} {swept.stderr}"
+    assert remains(world) == {}, at
+    return world, agent_started
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", WORK)
 def test_a_session_in_a_clone_killed_at_any_point_loses_nothing(
@@ -55,13 +67,7 @@ def test_a_session_in_a_clone_killed_at_any_point_loses_nothing(
     expected, untouched, points = ended.work(), fresh.repo.fingerprint(), ended.reached
     for number in chosen(len(points), each=EACH, states=ended.states):
         at = f"point {number}: {points[number - 1]}"
-        world = fresh.copy(tmp_path / f"killed-{number}")
-        assert run(world, "kill", number).status == -signal.SIGKILL, at
-        if agent_started := world.agent_started:
-            world.await_agent()
-        swept = world.sweep()
-        assert swept.status == 0, f"{at}\n{swept.stdout!r} {swept.stderr}"
-        assert remains(world) == {}, at
+        world, agent_started = killed_and_swept(fresh, tmp_path / f"killed-{number}", number, at)
         assert world.repo.fingerprint() == untouched, at
         assert world.work() == (expected if agent_started else {}), at
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.crash.points import chosen
-from tests.crash.test_clone import remains, run
+from tests.crash.test_clone import killed_and_swept, remains, run
 from tests.crash.test_submodules import make
 
 if TYPE_CHECKING:
@@ -44,12 +43,6 @@ def test_a_clone_killed_at_any_point_loses_nothing_of_its_submodules(
     for place in chosen(len(numbers), each=_EACH):
         number = numbers[place - 1]
         at = f"point {number}: {points[number - 1]}"
-        world = fresh.copy(tmp_path / f"killed-{number}")
-        assert run(world, "kill", number).status == -signal.SIGKILL, at
-        if agent_started := world.agent_started:
-            world.await_agent()
-        swept = world.sweep()
-        assert swept.status == 0, f"{at}\n{swept.stdout!r} {swept.stderr}"
-        assert remains(world) == {}, at
+        world, agent_started = killed_and_swept(fresh, tmp_path / f"killed-{number}", number, at)
         assert world.repo.fingerprint() == untouched, at
         assert _work(world) == (expected if agent_started else ([], [])), at
