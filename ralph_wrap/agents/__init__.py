@@ -122,8 +122,8 @@ def installed(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _can_run(program: str, path: str) -> bool:
     """Return what :func:`shutil.which` finds; that module takes as long to load as two git commands run."""
-    places = [""] if "/" in program else path.split(os.pathsep)
-    found = (Path(place, program) for place in places)
+    directories = [""] if "/" in program else path.split(os.pathsep)
+    found = (Path(directory, program) for directory in directories)
     return any(os.access(file, os.X_OK) and not file.is_dir() for file in found)
 
 

@@ -147,9 +147,9 @@ def may_name_branches(project: Project, home: Registry) -> bool:
 def _branch_of(project: Project, path: Path, agent_id: str) -> str:
     """Return the full name of the branch that a bundle may hold."""
     home = Registry(project.root / RUN)
-    places = (home.record_path(agent_id), home.sessions / path.stem / "record.json")
-    for place in places if path.parent == home.bundles else ():
-        record = read_record(place)
+    paths = (home.record_path(agent_id), home.sessions / path.stem / "record.json")
+    for record_path in paths if path.parent == home.bundles else ():
+        record = read_record(record_path)
         if isinstance(record, SessionRecord) and record.session == path.stem and record.branch:
             return f"refs/heads/{record.branch}"
     return f"refs/heads/ralph/{agent_id}"

@@ -109,8 +109,8 @@ def resumable(
                 f"branch {tip.removeprefix(HEADS)} is checked out in {holder}",
                 _to_free(project, record, holder),
             )
-    for place in (WORKTREES, CLONES):
-        if os.path.lexists(kept := project.root / place / record.worktree_name):
+    for parent in (WORKTREES, CLONES):
+        if os.path.lexists(kept := project.root / parent / record.worktree_name):
             raise ConflictError(
                 f"session {record.session} still has its worktree {kept}",
                 _to_free(project, record, kept),
@@ -287,7 +287,7 @@ def _begun(home: Registry, record: SessionRecord) -> SessionRecord:
 
 
 def _to_free(project: Project, record: SessionRecord, holder: Path) -> str:
-    if holder in {project.root / place / record.worktree_name for place in (WORKTREES, CLONES)}:
+    if holder in {project.root / parent / record.worktree_name for parent in (WORKTREES, CLONES)}:
         return f"to save the worktree and remove it: ralph-wrap rm {record.id}"
     return f"to check out another commit there: git -C {holder} switch --detach"
 

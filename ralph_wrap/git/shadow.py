@@ -77,12 +77,14 @@ def shadow_repository(git: Git, repository: Repository) -> Iterator[Git]:
 def _private_directory(stack: contextlib.ExitStack, git: Git, repository: Repository) -> Path:
     """Make a directory outside of the project, which only this user can read and write."""
     named = (git.env.get("XDG_RUNTIME_DIR"), git.env.get("TMPDIR"), "/tmp")  # noqa: S108 -- a new one in it
-    places = [Path(name) for name in named if name and Path(name).is_absolute()]
-    outside = [place for place in places if not place.resolve().is_relative_to(repository.root)]
-    for place in outside[:-1]:
+    directories = [Path(name) for name in named if name and Path(name).is_absolute()]
+    outside = [
+        directory for directory in directories if not directory.resolve().is_relative_to(repository.root)
+    ]
+    for directory in outside[:-1]:
         with contextlib.suppress(OSError):  # after a change of user, it may still be that of the former one
-            return stack.enter_context(scratch_directory(place, _NAME))
-    return stack.enter_context(scratch_directory((outside or places)[-1], _NAME))
+            return stack.enter_context(scratch_directory(directory, _NAME))
+    return stack.enter_context(scratch_directory((outside or directories)[-1], _NAME))
 
 
 def _fill(directory: Path, git: Git, repository: Repository, entries: Sequence[ConfigEntry]) -> None:

@@ -262,9 +262,9 @@ class DeadClone(NamedTuple):
             shutil.rmtree(unmade)
         latest = self.replica if self.replica.is_dir() else self.old
         if (latest / "worktrees" / self.path.name).is_dir() and not os.path.lexists(self.path):
-            for place in self._leaving:
-                if is_clone_of(place / ".git", self._mark):  # its removal was not complete
-                    place.rename(self.path)
+            for leaving in self._leaving:
+                if is_clone_of(leaving / ".git", self._mark):  # its removal was not complete
+                    leaving.rename(self.path)
         if self.replica.is_dir():
             return
         project, record = self.end.project, self.end.record

@@ -95,8 +95,8 @@ class SessionContext(NamedTuple):
     @property
     def path(self) -> Path:
         """Where the worktree of the session is, if it gets one."""
-        place = WORKTREES if self.replica is None else CLONES
-        return self.project.root / place / self.record.worktree_name
+        parent = WORKTREES if self.replica is None else CLONES
+        return self.project.root / parent / self.record.worktree_name
 
     @property
     def branch(self) -> str:

@@ -289,7 +289,7 @@ def sessions(
                 entries.append(_with_end(entry, home))
                 if entry.verdict == Verdict.LIVE.value and isinstance(found, SessionRecord):
                     owners[found.session] = found.owner
-        kept = [home.with_worktrees(project.root / place, taken) for place in (WORKTREES, CLONES)]
+        kept = [home.with_worktrees(project.root / parent, taken) for parent in (WORKTREES, CLONES)]
         running = [read_record(path) for name in also for path in home.finished_paths(name)]
         ended = (
             home.finished() if finished else [record for records in (*kept, running) for record in records]

@@ -239,9 +239,9 @@ def _has_second_registries(project: Project) -> bool:
 def has_clones(project: Project) -> bool:
     """Return whether there may be work of clones to take in, or a clone that borrows objects."""
     homes = [Registry(project.root / RUN), *_registry_of_clones(project)]
-    places = [*(home.bundles for home in homes), *(home.agents for home in homes[1:])]
-    for place in places:
-        with contextlib.suppress(OSError), os.scandir(place) as entries:
+    directories = [*(home.bundles for home in homes), *(home.agents for home in homes[1:])]
+    for directory in directories:
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
             if any(entries):
                 return True
     return False

@@ -45,9 +45,9 @@ def holders(refs: Iterable[str], agent_id: str) -> list[str]:
         agent_id: of the session.
 
     """
-    places = [ref.removeprefix(REMOTES) for ref in refs if ref.startswith(REMOTES)]
+    names = [ref.removeprefix(REMOTES) for ref in refs if ref.startswith(REMOTES)]
     marks = (f"/heads/ralph/{agent_id}", f"/heads/ralph/{agent_id}-wip", f"/ralph/claims/{agent_id}")
-    return sorted({place.removesuffix(mark) for place in places for mark in marks if place.endswith(mark)})
+    return sorted({name.removesuffix(mark) for name in names for mark in marks if name.endswith(mark)})
 
 
 def tracking(remote: str, ref: str) -> str:

@@ -152,9 +152,9 @@ def _key(project: Project, *, make: bool) -> bytes:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with suppress(FileExistsError):
                 files.claim(path, os.urandom(_KEY_SIZE), mode=0o600)
-        for place in (path.parent, path):
-            found = place.lstat()
-            is_private = place == path.parent or not found.st_mode & _ACCESSIBLE_TO_OTHERS
+        for private in (path.parent, path):
+            found = private.lstat()
+            is_private = private == path.parent or not found.st_mode & _ACCESSIBLE_TO_OTHERS
             if stat.S_ISLNK(found.st_mode) or found.st_uid != os.geteuid() or not is_private:
                 return b""
         key = files.read(path, _KEY_SIZE)

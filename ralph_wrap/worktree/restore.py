@@ -157,8 +157,8 @@ def restore_submodules(
             if submodule is None:
                 left.append(work)
                 continue
-            place = store or store_of(worktree, submodule.tree.registration)
-            if not _restore_submodule(submodule, git, place, agent_id, session, work.refs):
+            source = store or store_of(worktree, submodule.tree.registration)
+            if not _restore_submodule(submodule, git, source, agent_id, session, work.refs):
                 left.append(work)
         except (GitError, ConflictError, TamperedError):
             left.append(work)

@@ -142,7 +142,7 @@ class RemoteCopies:
             GitError: a ref cannot be made.
 
         """
-        patterns = [f"refs/ralph/{place}" for place in (f"dropped/{agent_id}", f"dropped/{agent_id}{WIP}")]
+        patterns = [f"refs/ralph/{name}" for name in (f"dropped/{agent_id}", f"dropped/{agent_id}{WIP}")]
         kept = {*list_refs(self._git, *patterns, f"refs/ralph/snapshots/{agent_id}/").values()}
         there = {oid for ref, oid in self._refs[agent_id].items() if not ref.startswith(remote_claim.CLAIMS)}
         make_snapshots(self._git, agent_id, sorted(there - kept))

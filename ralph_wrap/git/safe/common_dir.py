@@ -122,18 +122,18 @@ class SafeCommonDirs:
     def _home(self, common_dir: Path) -> Path:
         """Return a directory that only this user can write, outside of the project."""
         project = os.path.realpath(common_dir.parent)
-        for place in self._places():
-            if Path(os.path.realpath(place)).is_relative_to(project):
+        for candidate in self._candidates():
+            if Path(os.path.realpath(candidate)).is_relative_to(project):
                 continue
             with contextlib.suppress(OSError):
-                place.mkdir(mode=0o700, parents=True, exist_ok=True)
-                found = place.lstat()
+                candidate.mkdir(mode=0o700, parents=True, exist_ok=True)
+                found = candidate.lstat()
                 is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
                 if is_ours and not found.st_mode & _WRITABLE_BY_OTHERS:
-                    return place
+                    return candidate
         raise GitError("config", 128, "fatal: XDG_STATE_HOME names no directory that only you can write")
 
-    def _places(self) -> Iterator[Path]:
+    def _candidates(self) -> Iterator[Path]:
         yield privileges.state_home(self._environ) / "git"
         yield Path(deferred.tempfile.gettempdir(), f"ralph-wrap-git-{os.geteuid()}")
 

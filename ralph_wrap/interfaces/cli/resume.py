@@ -199,8 +199,8 @@ def _started(
     options.pop("branch", None)
     if session.base is not None:
         options["base"] = "fresh" if fresh else session.base
-    place = project.root / directory
-    return (place if place.is_dir() else project.root), options | given, command
+    started_in = project.root / directory
+    return (started_in if started_in.is_dir() else project.root), options | given, command
 
 
 def continued_settings(settings: Settings, session: ResumableSession, message: str = "") -> Settings:

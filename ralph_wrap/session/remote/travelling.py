@@ -45,8 +45,8 @@ def for_others(start: SessionStart | None, context: SessionContext) -> SessionSt
 def _is_committed(context: SessionContext, content: bytes) -> bool:
     path, checkout = context.settings.prompt_file, context.project.checkout
     assert path is not None
-    place = path.absolute()
-    if not place.is_relative_to(checkout):
+    absolute = path.absolute()
+    if not absolute.is_relative_to(checkout):
         return False
-    name = f"{context.base}:{os.fspath(place.relative_to(checkout))}"
+    name = f"{context.base}:{os.fspath(absolute.relative_to(checkout))}"
     return run_git(context.project.git, "cat-file", "blob", name, accept=(0, 128)).stdout == content

@@ -156,8 +156,8 @@ def _placed(name: str, home: Path, environ: Mapping[str, str]) -> Path:
 
 
 def _secrets(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
-    found = [place for name in SECRETS for place in (home / name, _placed(name, home, environ))]
-    found += [Path(place) for variable in _NAMING if (place := environ.get(variable))]
+    found = [path for name in SECRETS for path in (home / name, _placed(name, home, environ))]
+    found += [Path(named) for variable in _NAMING if (named := environ.get(variable))]
     for path in found:
         if path.is_absolute() and path.exists():
             yield path.resolve()
