@@ -23,6 +23,7 @@
     |-- SetupError             125  failed        the setup of the worktree for the agent failed
     |-- SandboxError           125  failed        the sandbox that the user wants is not possible here
     |-- UntrustedError         125  failed        the user has not approved what the project decides
+    |-- UnreachableError       125  failed        a remote does not answer; a later attempt may succeed
     |-- AgentError             126  failed        the agent command cannot run
     |   |-- AgentNotFoundError 127  failed        the agent command was not found
 """
@@ -233,6 +234,10 @@ class SandboxError(RalphError):
 
 class UntrustedError(RalphError):
     """The project decides something that the user has not approved, or belongs to another user."""
+
+
+class UnreachableError(RalphError):
+    """A remote does not answer; a later attempt may succeed."""
 
 
 class AgentError(RalphError):

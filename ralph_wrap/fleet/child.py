@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 LARGEST_OUTPUT = 1 << 20
 """Bytes of output that the worker keeps: the last ones."""
 
+NO_ANSWER = 75
+"""Exit status of a session that could not begin because its remote does not answer (``EX_TEMPFAIL``)."""
+
 _CHUNK = 1 << 16
 _LOOK = 0.5  # seconds between two looks
 _ENDED, _REFUSED = b"ended", b"refused"

@@ -8,9 +8,9 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap.errors import ConflictError, RalphError
+from ralph_wrap.errors import ConflictError, RalphError, UnreachableError
 from ralph_wrap.fleet.refs import spec_ref
-from ralph_wrap.fleet.remote import FleetRemote, UnreachableError, not_forwarded
+from ralph_wrap.fleet.remote import FleetRemote, not_forwarded
 from ralph_wrap.fleet.spec import read_spec
 from ralph_wrap.git import (
     Git,

@@ -7,7 +7,8 @@ import random
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from ralph_wrap.fleet.remote import InterruptedWorkError, UnreachableError
+from ralph_wrap.errors import UnreachableError
+from ralph_wrap.fleet.remote import InterruptedWorkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

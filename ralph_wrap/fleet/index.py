@@ -6,12 +6,19 @@ Each blob has a nonce. If two workers push one object to one ref, git reports su
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ralph_wrap.state import remote_claim
 from ralph_wrap.state.ids import is_wide_agent_id
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import plain
+
+if TYPE_CHECKING:
+    from ralph_wrap.state.remote_claim import RemoteClaim
+
+FINISHED = {"promise", "max-iterations", "max-stalls", "max-time", "max-cost", "max-tokens"}
+"""The ends of a session after which its index is done; all other ends are failures."""
 
 CLAIMED, DONE, STOPPED = "claimed", "done", "stopped"
 """The states of an index; the last two are final."""
@@ -52,6 +59,41 @@ class IndexState(NamedTuple):
         """Return the content of its blob, with a new nonce."""
         fields = self._asdict()
         return _FORMAT.encode({"index": fields.pop("number"), **fields, "nonce": os.urandom(_NONCE).hex()})
+
+
+def is_done(claim: RemoteClaim) -> bool:
+    """Return whether a session has ended for good."""
+    is_over = claim.state == remote_claim.DONE or claim.ended_by in FINISHED
+    return is_over and claim.state != remote_claim.RUNNING
+
+
+def lacks_work(claim: RemoteClaim) -> bool:
+    """Return whether a session has ended, and only its machine has some of its work."""
+    return claim.state != remote_claim.RUNNING and bool(claim.incomplete)
+
+
+def outcome(claim: RemoteClaim | None, *, stop_is_asked: bool, ran_here: bool) -> dict[str, Any] | None:
+    """Return what an index becomes, if its session is at an end that no worker goes on from.
+
+    If the remote lacks work of the session, only the worker that has the work can make the index done.
+
+    Arguments:
+        claim: on the session; ``None`` if no worker has run it.
+        stop_is_asked: the user wants the session to stop.
+        ran_here: the session of the claim ran in this worker.
+
+    """
+    if claim is None:
+        return {"state": STOPPED} if stop_is_asked else None
+    is_over = is_done(claim) and (ran_here or not lacks_work(claim))
+    if claim.state == remote_claim.RUNNING or not (is_over or stop_is_asked):
+        return None
+    return {
+        "state": DONE if is_over else STOPPED,
+        "session": claim.session,
+        "ended_by": claim.ended_by,
+        "iterations": claim.iteration,
+    }
 
 
 def decode_index(content: bytes, index: int) -> IndexState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap.errors import RalphError
+from ralph_wrap.errors import RalphError, UnreachableError
 from ralph_wrap.git import (
     RemoteChange,
     decode_lines,
@@ -40,10 +40,6 @@ MOST_REFS = 2000
 _LOOK = 0.1  # seconds between two looks at a running command
 _PATIENCE = 120.0  # seconds for one command; then the remote counts as unreachable
 _TO_DELETE = 600.0  # the same for a push that deletes tens of thousands of refs: each may be a file
-
-
-class UnreachableError(RalphError):
-    """The remote does not answer; a later attempt may succeed."""
 
 
 class InterruptedWorkError(RalphError):

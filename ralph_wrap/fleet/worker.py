@@ -10,11 +10,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.errors import ConflictError
-from ralph_wrap.fleet.child import EndedSession, ForkedSession
+from ralph_wrap.errors import ConflictError, UnreachableError
+from ralph_wrap.fleet.child import NO_ANSWER, EndedSession, ForkedSession
 from ralph_wrap.fleet.clone import open_clone
 from ralph_wrap.fleet.grace import GracePeriod, RemoteRetries
-from ralph_wrap.fleet.index import CLAIMED, DONE, STOPPED, IndexState, decode_index
+from ralph_wrap.fleet.index import CLAIMED, STOPPED, IndexState, decode_index, lacks_work, outcome
 from ralph_wrap.fleet.limits.background import Background
 from ralph_wrap.fleet.limits.budget import RunBudget
 from ralph_wrap.fleet.limits.usage_limit import RunUsageLimits
@@ -22,10 +22,9 @@ from ralph_wrap.fleet.order import WORK_STAYS
 from ralph_wrap.fleet.output import SessionOutput
 from ralph_wrap.fleet.refs import index_ref, output_ref, stop_ref
 from ralph_wrap.fleet.remote import FleetRemote, InterruptedWorkError, claim_of, free_id
-from ralph_wrap.fleet.watch import RunWatch
+from ralph_wrap.fleet.watch import HolderWatch, RunWatch
 from ralph_wrap.git import RemoteChange, store_blob
 from ralph_wrap.loop.policy import CutReason
-from ralph_wrap.state import remote_claim
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -39,13 +38,11 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.signals import SignalHandlers
 
-FINISHED = {"promise", "max-iterations", "max-stalls", "max-time", "max-cost", "max-tokens"}
-"""The ends of a session after which its index is done; all other ends are failures."""
-
 _NO_MONEY = CutReason.FLEET_MAX_COST.value
 _FAILED = 1
 _CRASHES = 3  # sessions of one worker that a signal may kill, such as the kernel without memory
 _PAUSE = 10.0  # seconds until a worker looks again whether the session of its index is free
+_LOOK = 5.0  # seconds between two looks at the claim of a worker that has the only copy of some work
 
 
 class Attempt(NamedTuple):
@@ -102,6 +99,7 @@ class Worker:
         self._grace = GracePeriod(signals.cancel, order.grace)
         self._patience = RemoteRetries(self._grace, log)
         self._output = SessionOutput()
+        self._holder = HolderWatch(log)
         self._crashes, self._has_worked = 0, False
         self._clone: WorkClone
         self._remote: FleetRemote
@@ -132,16 +130,19 @@ class Worker:
         if state.is_final:
             return self._end(state.id)
         claim, claim_oid = self._patience.repeat(lambda: claim_of(self._remote, state.id))
-        if outcome := self._outcome(claim):
-            return self._settle(state._replace(**outcome), oid)
         before = self._clone.sessions(state.id)
+        if self._holder.must_wait(claim, claim_oid, before):
+            self._patience.pause(_LOOK)
+            return None
+        if end := self._outcome(claim, state.id):
+            return self._settle(state._replace(**end), oid)
         allowance = self._patience.repeat(lambda: self._budget.open(claim))
         if allowance is None and self._clone.spec.max_cost:
             session = claim.session if claim else ""
             return self._settle(state._replace(state=STOPPED, session=session, ended_by=_NO_MONEY), oid)
         self._patience.repeat(self._usage_limits.fetch)
         is_here = claim is not None and claim.session in before
-        ended = self._run(state, claim_oid, allowance, is_here=is_here)
+        ended = self._patience.repeat(lambda: self._run(state, claim_oid, allowance, is_here=is_here))
         self._has_worked |= not ended.is_refused
         self._patience.is_ending = True  # from here on there is something to push
         if self._has_worked:
@@ -158,7 +159,9 @@ class Worker:
 
         """
         claim, _ = self._patience.repeat(lambda: claim_of(self._remote, state.id))
-        if self._outcome(claim) or (claim is not None and claim.ended_by == _NO_MONEY):
+        is_kept_back = self._grace.has_begun and claim is not None and lacks_work(claim)
+        is_over = self._outcome(claim, state.id) or (claim is not None and claim.ended_by == _NO_MONEY)
+        if is_over and not is_kept_back:
             return None  # the next step settles it
         self._patience.repeat(lambda: self._push_output(None))
         if self._grace.has_begun:
@@ -171,19 +174,9 @@ class Worker:
         self._crashes += ended.is_crashed
         return None if ended.is_crashed and self._crashes < _CRASHES else _FAILED
 
-    def _outcome(self, claim: RemoteClaim | None) -> dict[str, Any] | None:
-        """Return what the index becomes, if its session is at an end that no worker goes on from."""
-        asked = self._clone.stop_is_asked
-        if claim is None:
-            return {"state": STOPPED} if asked else None
-        if claim.state == remote_claim.RUNNING or not (is_done(claim) or asked):
-            return None
-        return {
-            "state": DONE if is_done(claim) else STOPPED,
-            "session": claim.session,
-            "ended_by": claim.ended_by,
-            "iterations": claim.iteration,
-        }
+    def _outcome(self, claim: RemoteClaim | None, agent_id: str) -> dict[str, Any] | None:
+        ran_here = claim is not None and claim.session in self._clone.sessions(agent_id)
+        return outcome(claim, stop_is_asked=self._clone.stop_is_asked, ran_here=ran_here)
 
     def _settle(self, state: IndexState, oid: str) -> int:
         """Mark the index as done or stopped, together with the output."""
@@ -256,7 +249,10 @@ class Worker:
         stop = stop_ref(self._order.run, state.id)
         watch = RunWatch(self._remote, stop, lambda: self._clone.stop(state.id), self._usage_limits)
         with Background(self._budget.more, watch.begin) as remote:
-            return child.wait(self._signals, self._grace, self._output.keep, remote.look)
+            ended = child.wait(self._signals, self._grace, self._output.keep, remote.look)
+        if ended.is_refused and ended.status == NO_ANSWER:
+            raise UnreachableError(f"session {state.id} cannot begin: {self._remote.name} does not answer")
+        return ended
 
     def _push_output(self, index: RemoteChange | None) -> None:
         """Push what the sessions have printed, with a change of the index."""
@@ -271,12 +267,6 @@ class Worker:
             self._output.has_news = False
         elif index is not None and self._remote.listed(index.ref).get(index.ref) == index.before:
             self._push_output(index)  # only the output was moved by another worker
-
-
-def is_done(claim: RemoteClaim) -> bool:
-    """Return whether a session has ended for good."""
-    is_over = claim.state == remote_claim.DONE or claim.ended_by in FINISHED
-    return is_over and claim.state != remote_claim.RUNNING
 
 
 def _status(clone: WorkClone, lacking: Iterable[str], otherwise: int, log: Log) -> int:

@@ -53,6 +53,12 @@ class FleetWorker:
         stdout, stderr = self.process.communicate(timeout=cap)
         return self.process.wait(), (stdout + stderr).decode(errors="replace")
 
+    def children(self) -> list[psutil.Process]:
+        """Return the processes that it has started; none after its end."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return psutil.Process(self.process.pid).children()
+        return []
+
     def kill(self) -> None:
         """Kill the worker with all its processes at once, as the end of a node does."""
         self.signal_all(signal.SIGKILL)

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 COMMIT = "echo work >> made; git add made; git commit -qm one"
 HANG = "echo loose > loose; exec sleep 1000"
-REFUSE = "case $1 in refs/heads/*|refs/ralph/rescue/*) exit 1;; esac"
-"""A hook of the remote that takes a claim, and no work."""
-WAIT = 'until [ -e "$gate" ]; do sleep 0.1; done'
-"""A hook of the remote that does not answer."""
 
 
 def test_an_index_is_done_once(fleet_run: FleetRun) -> None:
@@ -162,6 +158,24 @@ def test_a_session_that_is_done_while_a_worker_watches_it_stays_done(fleet_run: 
     assert fleet_run.claim()["epoch"] == 1
 
 
+def test_a_worker_that_waits_outlives_its_remote(fleet_run: FleetRun) -> None:
+    """The remote goes away while the worker watches a dead session; when it is back, the worker goes on."""
+    gate, away = fleet_run.directory / "gate", fleet_run.directory / "away.git"
+    fleet_run.begin(f"until [ -e {gate} ]; do sleep 0.1; done; {COMMIT}", beat="2s")
+    first = fleet_run.work()
+    eventually(lambda: fleet_run.claim().get("iteration"), "the agent to run")
+    first.kill()
+    second = fleet_run.work()
+    records = "project/.ralph/run/sessions/*/record.json"
+    eventually(lambda: [*second.workspace.glob(records)], "a fetched session")
+    fleet_run.remote.path.rename(away)
+    eventually(lambda: not second.children(), "the second worker to miss its remote")
+    away.rename(fleet_run.remote.path)
+    gate.touch()
+    status, printed = second.ended()
+    assert (status, fleet_run.state()["state"], fleet_run.claim()["epoch"]) == (0, "done", 2), printed
+
+
 def test_a_failing_agent_fails_the_index(fleet_run: FleetRun) -> None:
     """The engine counts it, and the next worker resumes."""
     options = {"max_failures": "1"}
@@ -237,38 +251,6 @@ def test_a_request_to_stop_is_obeyed_before_a_start(fleet_run: FleetRun) -> None
     fleet_run.repo.git("push", "-q", "origin", f"main:refs/ralph/fleet/r1/stop/{agent_id}")
     assert fleet_run.work().ended()[0] == 0
     assert fleet_run.state()["state"] == "stopped"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("answer", "grace"), [(REFUSE, 30), (WAIT, 7)], ids=["the remote refuses", "no time is left"]
-)
-@pytest.mark.parametrize("end", ["done", "a signal"])
-def test_a_worker_says_that_its_workspace_has_the_only_copy(
-    fleet_run: FleetRun, end: str, answer: str, grace: int
-) -> None:
-    """The remote takes the claim, and no work; an engine must keep the workspace."""
-    gate, hook = fleet_run.directory / "gate", fleet_run.remote.path / "hooks/update"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\n{REFUSE}\n")
-    hook.chmod(0o755)
-    fleet_run.begin(COMMIT if end == "done" else f"{COMMIT}; {HANG}")
-    worker = fleet_run.work(grace=grace)
-    eventually(lambda: fleet_run.claim().get("incomplete"), "the claim without the work")
-    if end == "done":
-        eventually(lambda: fleet_run.claim().get("ended_by") == "max-iterations", "the end of the session")
-    later = hook.with_suffix(".new")
-    later.write_text(f"#!/bin/sh\ngate={gate}\n{answer}\n")
-    later.chmod(0o755)
-    later.rename(hook)
-    worker.process.send_signal(signal.SIGTERM)
-    status, printed = worker.ended()
-    gate.touch()
-    branch = f"refs/heads/ralph/{fleet_run.state()['id']}"
-    assert (status, branch in printed) == (3, True), printed
-    subprocess.run(
-        ["git", "-C", worker.workspace / "project", "cat-file", "-e", f"{branch}:made"], check=True
-    )
 
 
 ELSEWHERE = """

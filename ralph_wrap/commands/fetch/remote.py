@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.commands.fetch.watch import BEATS
-from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
+from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, UnreachableError
 from ralph_wrap.git import (
     is_branch_name,
     list_refs,
@@ -188,6 +188,7 @@ class RemoteSessions:
             try:
                 completed = running.wait(_PATIENCE)
             except TimeoutError:
-                raise RalphError(f"{self.name} did not answer for {_PATIENCE:.0f} s") from None
+                raise UnreachableError(f"{self.name} did not answer for {_PATIENCE:.0f} s") from None
         if completed.status != 0:
-            raise RalphError(f"{self.name} cannot be read: {push_error(completed)}", f"git fetch {self.name}")
+            reason = push_error(completed)
+            raise UnreachableError(f"{self.name} cannot be read: {reason}", f"git fetch {self.name}")

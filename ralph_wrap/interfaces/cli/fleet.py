@@ -96,6 +96,8 @@ def _resumed(
     from ralph_wrap.commands.resume import resumable  # noqa: PLC0415
     from ralph_wrap.commands.sweep import sweep  # noqa: PLC0415
     from ralph_wrap.config import of_project  # noqa: PLC0415
+    from ralph_wrap.errors import UnreachableError  # noqa: PLC0415
+    from ralph_wrap.fleet.child import NO_ANSWER  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.boundary import boundary  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.resume import continued_settings  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
@@ -106,8 +108,11 @@ def _resumed(
         sweep(project, log=log)
         claim = attempt.claim
         if not attempt.is_here:
-            _, claim = take_over(project, REMOTE, attempt.agent_id, log, at_once=False)
-            _require_rest(project, attempt.agent_id, claim)
+            try:
+                _, claim = take_over(project, REMOTE, attempt.agent_id, log, at_once=False)
+            except UnreachableError:
+                raise SystemExit(NO_ANSWER) from None  # the worker says so, and tries again
+            _require_rest(project, attempt, claim)
         main = of_project(project.root, environ, "main").main
         session = resumable(
             project, attempt.agent_id, main, again=True, remote=REMOTE, otherwise=attempt.base
@@ -120,23 +125,23 @@ def _resumed(
     )
 
 
-def _require_rest(project: Project, agent_id: str, claim: str) -> None:
-    """Check that the session of a claim is not done: it may have ended while its claim was watched.
+def _require_rest(project: Project, attempt: Attempt, claim: str) -> None:
+    """Check that the session has not ended while its claim was watched: it may be done, or push its work yet.
 
     Arguments:
         claim: object id.
 
     Raises:
-        ConflictError: it is.
+        ConflictError: it has.
 
     """
     from ralph_wrap.errors import ConflictError  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.fleet.worker import is_done  # noqa: PLC0415
+    from ralph_wrap.fleet.index import is_done, lacks_work  # noqa: PLC0415
     from ralph_wrap.git import read_blobs  # noqa: PLC0415
     from ralph_wrap.state import remote_claim  # noqa: PLC0415
     from ralph_wrap.state.project import objects_of  # noqa: PLC0415
 
     with objects_of(project) as objects:
-        found = remote_claim.decode(read_blobs(objects, [claim])[claim], agent_id)
-    if is_done(found):
-        raise ConflictError(f"session {found.session} is done", "this worker ends, too")
+        found = remote_claim.decode(read_blobs(objects, [claim])[claim], attempt.agent_id)
+    if claim != attempt.claim and (is_done(found) or lacks_work(found)):
+        raise ConflictError(f"session {found.session} has ended", "this worker looks again at its index")

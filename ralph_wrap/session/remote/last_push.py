@@ -82,20 +82,24 @@ class MirrorEnd(NamedTuple):
         return kept.ref or work or "", "; ".join(kept.problems)
 
     def _insist(self, deadline: float) -> None:
-        """Push all until the remote has it; if it refuses the work, push the claim alone, once."""
+        """Push all until the remote has it.
+
+        While the remote refuses the work, the claim goes alone after each attempt. It says that the remote
+        lacks work, and it moves, so another machine sees that this one still has that work.
+        """
         schedule = self.mirror.schedule
-        pause, only_claim, told = _LOOK, False, False
+        longest = min(_LONGEST_PAUSE, self.context.settings.remote_beat)
+        pause, only_claim = _LOOK, False
         while not self._is_over(deadline):
             troubles = schedule.troubles
             self.mirror.attempt(whole=not only_claim)
             self._await(deadline)
             if self.mirror.is_complete:
                 return
-            only_claim = schedule.is_refused and not told and not self.mirror.view.in_doubt
-            told = told or only_claim
+            only_claim = schedule.is_refused and not only_claim and not self.mirror.view.in_doubt
             if schedule.troubles > troubles:
                 self._sleep(min(pause, deadline - time.monotonic()))
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                pause = min(pause * 2, longest)
 
     def _await(self, deadline: float) -> None:
         """Wait for the running command."""
