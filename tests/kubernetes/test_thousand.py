@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 SIZE = 1000
 PODS = SIZE if os.environ.get("EVERY_POINT") else 100
 LONGEST_PS = 2.0
-"""Seconds of processor time; on an idle machine it takes less than that to answer."""
+"""Seconds of processor time, and by the clock for the fastest of some answers: the machine may be busy."""
+ANSWERS = 3
 LARGEST_JOB = 1 << 20
 _LOG = logging.getLogger(__name__)
 
@@ -42,9 +43,13 @@ def test_a_thousand_sessions_are_listed(cluster: Cluster, remote: Remote, repo: 
             )
             write_sessions(remote, run.name, SIZE, repo.head)
             assert len(user.rows(run)) == SIZE  # the first one brings the refs
-            rows, seconds, by_the_clock = user.timed_rows(run)
-            assert [row["title"] for row in rows] == [f"task {number}" for number in range(SIZE)]
+            answers = [user.timed_rows(run) for _ in range(ANSWERS)]
+            for rows, _, _ in answers:
+                assert [row["title"] for row in rows] == [f"task {number}" for number in range(SIZE)]
+            seconds = min(processor for _, processor, _ in answers)
+            by_the_clock = min(clock for _, _, clock in answers)
             assert seconds < LONGEST_PS
+            assert by_the_clock < LONGEST_PS
             job = len(json.dumps(cluster.control.get("job", run.job)))
             _LOG.info("fleet ps: %.2f s of processor time, %.2f s; Job: %d bytes", seconds, by_the_clock, job)
             assert job < LARGEST_JOB

@@ -77,6 +77,7 @@ def start_nodes(cluster: Cluster) -> Daemon:
         f"--config={stages}",
         "--manage-all-nodes=false",
         "--manage-nodes-with-label-selector=type=kwok",
+        "--node-lease-duration-seconds=8",  # renewed each 2 s, as the kubelets do
     )
 
 
