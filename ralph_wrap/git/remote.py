@@ -18,6 +18,12 @@ _OF_ANOTHER = "(atomic push failure)"  # another ref of the same push was reject
 _NO_REFS = "refs/ralph-none/"  # no ref is ever below this
 _NOTHING_ELSE = ("--no-follow-tags", "--recurse-submodules=no")
 
+LONGEST_SILENCE = 30
+"""Seconds without a byte after which git gives an HTTP connection up. A server that works sends one each 5 s.
+
+When a network is back, an old connection may stay silent for as long as it was away; a new one works at once.
+"""
+
 
 class RemoteChange(NamedTuple):
     """The change of one ref of a remote.
@@ -109,7 +115,9 @@ def start_leased_push(
     leases = [f"--force-with-lease={ref}:{before or ''}" for ref, before, _ in changes]
     refspecs = [f"{after or ''}:{ref}" for ref, _, after in changes]
     options = ("push", "--porcelain", "--no-verify", *(("--atomic",) if atomic else ()), *_NOTHING_ELSE)
-    return start_git(git, *options, *leases, "--", remote, *refspecs, with_terminal=False)
+    return start_git(
+        git, *options, *leases, "--", remote, *refspecs, config=_unless_silent(), with_terminal=False
+    )
 
 
 def start_push_deletion(git: Git, remote: str, prefix: str) -> RunningCommand:
@@ -139,7 +147,12 @@ def start_fetch(git: Git, remote: str, refspecs: Sequence[str]) -> RunningComman
 
     """
     options = ("fetch", "--quiet", "--no-tags", "--prune", "--no-write-fetch-head", "--no-recurse-submodules")
-    return start_git(git, *options, "--", remote, *refspecs, with_terminal=False)
+    return start_git(git, *options, "--", remote, *refspecs, config=_unless_silent(), with_terminal=False)
+
+
+def _unless_silent() -> tuple[str, ...]:
+    """Return the configuration with which git gives a silent connection up (git-config(1), *http.*)."""
+    return ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={LONGEST_SILENCE}")
 
 
 def push_error(completed: CompletedCommand) -> str:

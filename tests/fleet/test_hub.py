@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.fleet.hub.plan import HubPlan, RefMove, at_risk, plan
+from ralph_wrap.fleet.hub.repository import NAME
 from ralph_wrap.git import RemoteChange
 from tests.fleet.runs import RUN
 from tests.support.git_shim import shim_git
@@ -77,6 +78,20 @@ def test_nothing_is_lost_while_origin_is_away_and_the_hub_is_killed(hub: Running
     eventually(lambda: not hub.answers(), "the end of the server, too")
     hub.start()
     hub.arrives(BRANCH, hub.run.repo.head)
+
+
+def test_a_client_sees_that_a_slow_hub_works(hub: RunningHub) -> None:
+    """What git says each second while a hook runs reaches the client, which gives up a silent server."""
+    repository = hub.directory / NAME
+    subprocess.run(["git", "config", "receive.keepAlive", "1"], cwd=repository, check=True)
+    hook = repository / "hooks/post-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nsleep 5\n")
+    hook.chmod(0o755)
+    hub.run.repo.git("config", "http.lowSpeedLimit", "1")
+    hub.run.repo.git("config", "http.lowSpeedTime", "3")
+    pushed = hub.push(f"HEAD:{BRANCH}")
+    assert pushed.returncode == 0, pushed
 
 
 def test_one_volume_has_one_hub(hub: RunningHub) -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from typing import TYPE_CHECKING
 
+from ralph_wrap.git import Git, git_environment
+from ralph_wrap.git import remote as git_remote
 from tests.support.git_servers import http_server, ssh_server
 from tests.support.machines import claim_of, refs
 from tests.support.mounts import mounted, needs_mounts
 from tests.support.repo import Repo
 from tests.support.sessions import Session, command, run
+from tests.support.wait import CAP
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 MIRRORED = ("--remote", "origin")
 SH = ("--", "sh", "-c")
@@ -73,6 +79,19 @@ def test_a_server_that_hangs_holds_up_nothing(repo: Repo, remote: Repo) -> None:
             agent_id = session.directory.name.rpartition("-")[2]
     assert f"refs/heads/ralph/{agent_id}-wip" in str(missing["message"])
     assert repo.show(f"ralph/{agent_id}-wip:a") == b"a\n"
+
+
+def test_a_push_without_an_answer_ends(repo: Repo, remote: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git gives a silent connection up, so that the next push can have a new one."""
+    monkeypatch.setattr(git_remote, "LONGEST_SILENCE", 1)
+    git = Git(repo.path, git_environment(os.environ))
+    change = git_remote.RemoteChange("refs/heads/work", None, repo.head)
+    with http_server(remote.path.parent) as (address, hangs):
+        repo.git("remote", "set-url", "origin", f"{address}/{remote.path.name}")
+        hangs.set()
+        with git_remote.start_atomic_push(git, "origin", [change]) as push:
+            assert push.ended(CAP)
+            assert "too slow" in git_remote.push_error(push.wait())
 
 
 @needs_mounts

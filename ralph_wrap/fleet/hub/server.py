@@ -13,7 +13,6 @@ import base64
 import binascii
 import hmac
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from ralph_wrap.system.process import ENDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from io import BufferedReader
     from pathlib import Path
 
 HEALTH = "/healthz"
@@ -172,7 +172,7 @@ class HubHandler(BaseHTTPRequestHandler):
         finally:
             os.waitpid(pid, 0)
 
-    def _pass_on(self, answer: BinaryIO) -> None:
+    def _pass_on(self, answer: BufferedReader) -> None:
         headers = dict(_headers(answer))
         status = int((headers.pop("Status", "200").split() or ["500"])[0])
         self.send_response(status if headers else 500)
@@ -180,7 +180,8 @@ class HubHandler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Connection", "close")
         self.end_headers()
-        shutil.copyfileobj(answer, self.wfile, _CHUNK)
+        while chunk := answer.read1(_CHUNK):  # what git has sent so far: a client gives a silent server up
+            self.wfile.write(chunk)
 
 
 def _start(environ: Mapping[str, str], stdin: int, stdout: int) -> int:
