@@ -11,7 +11,7 @@ test: lint
 	$(BIN)/pytest --numprocesses=3 --sample -m 'not fleet'
 
 # The tests on a real Kubernetes, one cluster for all of them. EVERY_POINT=1 takes each fault twenty times, at random
-# moments (two hours); FLEET_SEED=N FLEET_ROUNDS=M takes it M times, at those of the seeds from N on.
+# moments, five rounds at once (an hour); FLEET_SEED=N FLEET_ROUNDS=M takes it M times, at those of the seeds from N on.
 test-fleet: .venv/installed
 	$(BIN)/pytest -m fleet tests/kubernetes
 

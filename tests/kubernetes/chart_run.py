@@ -64,10 +64,8 @@ class ChartRun(Run):
         size = {"count": self.size, "parallel": self.size, "resources": resources, "nodeGrace": 2}
         data = {name: base64.b64encode(text.encode()).decode() for name, text in self._variables.items()}
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": self.name}, "data": data}
-        self.cluster.control.kubectl("apply", "-f", "-", text=json.dumps(secret))
-        self.cluster.control.kubectl(
-            "apply", "-f", "-", text=render_chart(self.name, {**ours, **order, **size, **values})
-        )
+        job = render_chart(self.name, {**ours, **order, **size, **values})
+        self.cluster.control.kubectl("apply", "-f", "-", text=f"{json.dumps(secret)}\n---\n{job}")
 
     def start_second_pod(self, pod: Any, *, index: int) -> str:
         """Start a pod of an index that the Job knows nothing of, and return its name."""

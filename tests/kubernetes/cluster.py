@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Self
 
 from tests.kubernetes.control_plane import ADDRESS, READY, ControlPlane
@@ -13,7 +13,7 @@ from tests.kubernetes.node import Node, pods_of
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -77,6 +77,16 @@ class Cluster:
         """Return whether both nodes are ready and take pods."""
         nodes = self.control.get("nodes")["items"]
         return sum(_ready(node) for node in nodes) == 2
+
+    @contextmanager
+    def only(self, name: str) -> Iterator[None]:
+        """Let new pods come to this node alone, within the block."""
+        others = [other for other in self.nodes if other != name]
+        self.control.kubectl("cordon", *others)
+        try:
+            yield
+        finally:
+            self.control.kubectl("uncordon", *others)
 
     def cut(self, name: str) -> None:
         """Pull the network cable of a node."""

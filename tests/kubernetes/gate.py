@@ -10,25 +10,36 @@ from tests.kubernetes.control_plane import ADDRESS
 if TYPE_CHECKING:
     from tests.kubernetes.machine import Daemon, Machine
 
-PORT = 9001
+_FIRST_PORT = 9001
 _LISTEN = f"""
-import socket
-with socket.create_server(("{ADDRESS}", {PORT}), backlog=128) as server:
+import socket, sys
+with socket.create_server(("{ADDRESS}", int(sys.argv[1])), backlog=128) as server:
     while True:
         server.accept()[0].close()
 """
 
 
-class Gate:
-    """A gate on a machine, which is closed first."""
+def address_of_gate(number: int) -> str:
+    """Return where an agent asks the gate with this number."""
+    return f"{ADDRESS}/{_FIRST_PORT + number}"
 
-    def __init__(self, machine: Machine) -> None:
+
+class Gate:
+    """A gate on a machine, which is closed first.
+
+    Arguments:
+        number: of the gate, if there are some at the same time.
+
+    """
+
+    def __init__(self, machine: Machine, number: int = 0) -> None:
         self._machine = machine
+        self._port = str(_FIRST_PORT + number)
         self._daemon: Daemon | None = None
 
     def open(self) -> None:
         """Open it."""
-        self._daemon = self._machine.start("gate", sys.executable, "-c", _LISTEN)
+        self._daemon = self._machine.start(f"gate-{self._port}", sys.executable, "-c", _LISTEN, self._port)
 
     def close(self) -> None:
         """Close it, if it is open."""

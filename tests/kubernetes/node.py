@@ -80,9 +80,9 @@ class Node:
             "--node-labels=ralph-wrap/test=yes",
         )
 
-    def has_agent(self) -> bool:
-        """Return whether an agent of a pod runs on the node."""
-        return self.machine.attempt("pgrep", "--full", "numbered-lines").returncode == 0
+    def agents(self) -> int:
+        """Return how many agents run on the node."""
+        return int(self.machine.attempt("pgrep", "--full", "--count", "^/bin/bash .*numbered-lines").stdout)
 
     def kill(self, *daemons: str) -> None:
         """Send SIGKILL to the daemons ``kubelet`` and ``containerd``."""
@@ -118,6 +118,7 @@ def _kubelet(cgroup: str) -> dict[str, object]:
         "makeIPTablesUtilChains": False,
         "oomScoreAdj": 0,
         "nodeStatusUpdateFrequency": "5s",
+        "volumeStatsAggPeriod": "5s",  # after a minute it would see that a pod fills its disk
         "nodeLeaseDurationSeconds": 8,  # renewed each 2 s
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
     }

@@ -6,8 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.fleet.refs import index_ref, output_ref
-from tests.kubernetes import gate, git_server
+from tests.kubernetes import git_server
 from tests.kubernetes.control_plane import ADDRESS
+from tests.kubernetes.gate import address_of_gate
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -28,17 +29,18 @@ def prepare(project: Repo) -> None:
     project.commit("a project for a fleet")
 
 
-def agent_variables(lines: int, pause: float, **more: int) -> dict[str, str]:
+def agent_variables(lines: int, pause: float, *, gate: int = 0, **more: int) -> dict[str, str]:
     """Return what the agent ``numbered-lines`` has in its environment.
 
     Arguments:
         pause: seconds between two lines.
+        gate: the number of the gate at which it waits.
         more: numbers of lines by what happens there: ``hold``, ``eats`` or ``fills``.
 
     """
     return {
         **{f"AGENT_{name.upper()}": str(line) for name, line in more.items()},
-        "AGENT_GATE": f"{ADDRESS}/{gate.PORT}",
+        "AGENT_GATE": address_of_gate(gate),
         "AGENT_LINES": str(lines),
         "AGENT_PAUSE": str(pause),
         "AGENT_JOURNAL": f"{ADDRESS}/{git_server.JOURNAL_PORT}",
@@ -64,6 +66,7 @@ class Run:
         self.job = job
         self.size = size
         self.lines = lines
+        self._agent_ids: dict[int, str] = {}
 
     def every_pod(self) -> list[Any]:
         """Return the pods of the Job."""
@@ -78,7 +81,7 @@ class Run:
     def state(self, index: int) -> dict[str, Any]:
         """Return the state of an index on the remote; empty before a worker has claimed it."""
         ref = index_ref(self.name, index)
-        if ref not in self.remote.refs(ref):
+        if not (self.remote.path / ref).exists():  # a process of git for each look would take a processor
             return {}
         return dict(json.loads(self.remote.git("cat-file", "blob", ref)))
 
@@ -94,14 +97,17 @@ class Run:
 
     def agent_id(self, index: int) -> str:
         """Return the id of the session of an index, which has one."""
-        return str(eventually(lambda: self.state(index).get("id"), f"index {index} to be claimed", LIMIT))
+        if index not in self._agent_ids:
+            found = eventually(lambda: self.state(index).get("id"), f"index {index} to be claimed", LIMIT)
+            self._agent_ids[index] = str(found)
+        return self._agent_ids[index]
 
     def written(self, index: int) -> list[tuple[int, str]]:
         """Return number and pod address of each line that the agent of an index has reported."""
         journal = (self.remote.path.parent / "journal").read_text().splitlines()
-        rows = [line.split(" ") for line in journal]
         mine = self.agent_id(index)
-        return [(int(number), pod) for agent_id, number, pod in rows if agent_id == mine]
+        rows = [line.split(" ") for line in journal if line.startswith(mine)]
+        return [(int(number), pod) for _, number, pod in rows]
 
     def wait_for_line(self, index: int, number: int) -> None:
         """Wait until the agent of an index has written the line with this number."""
@@ -113,15 +119,20 @@ class Run:
 
     def wait_until_done(self) -> None:
         """Wait until the Job is complete."""
+        self._wait_for("succeeded", self.size)
+
+    def wait_for_a_replacement(self) -> None:
+        """Wait until one pod ends and another one has started."""
+        self._wait_for("terminating", 1)
+        self._wait_for("ready", 1)
+
+    def _wait_for(self, field: str, count: int) -> None:
+        """Wait until the status of the Job has this count."""
         # A look each 50 ms would take a processor; the API server may go away while kubectl waits.
-        wait = (
-            "wait",
-            f"--for=jsonpath={{.status.succeeded}}={self.size}",
-            f"job/{self.job}",
-            "--timeout=60s",
-        )
+        state = f"--for=jsonpath={{.status.{field}}}={count}"
+        wait = ("wait", state, f"job/{self.job}", "--timeout=60s")
         eventually(
-            lambda: self.cluster.control.attempt(*wait), f"the Job {self.job} to be complete", 2 * LIMIT
+            lambda: self.cluster.control.attempt(*wait), f"{count} {field} of the Job {self.job}", 2 * LIMIT
         )
 
     def lines_of(self, revision: str) -> list[tuple[int, str]]:
