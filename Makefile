@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # A third of the cases of each slow test, and a part of the kill points, others on the next day. EVERY_POINT=1: all.
 test: lint
-	$(BIN)/pytest --numprocesses=3 --sample -m 'not fleet'
+	$(BIN)/pytest --numprocesses=4 --sample -m 'not fleet'
 
 # The tests on a real Kubernetes, one cluster for all of them. EVERY_POINT=1 takes each fault twenty times, at random
 # moments, five rounds at once (an hour); FLEET_SEED=N FLEET_ROUNDS=M takes it M times, at those of the seeds from N on.
@@ -17,7 +17,7 @@ test-fleet: .venv/installed
 
 # What a person runs while working: neither containers, browsers and real agents, nor the crash matrices.
 check: lint
-	$(BIN)/pytest --numprocesses=3 -m 'not slow and not crash and not fleet'
+	$(BIN)/pytest --numprocesses=4 -m 'not slow and not crash and not fleet'
 
 # Measures each test, and writes tests/slow.txt: the tests that `make check` leaves out. On an idle machine.
 measure: .venv/installed

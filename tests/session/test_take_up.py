@@ -61,7 +61,8 @@ def warnings(result: Result) -> str:
 
 
 STATE = (
-    "{ git status --porcelain; git diff --cached --name-status; git diff --name-status; ls -l run link;"
+    "{ git status --porcelain; git diff --cached --name-status; git diff --name-status;"
+    " ls -l --time-style=+ run link;"  # modes and targets: a file that comes back is new
     ' cat new sub/deep file.txt part; git show :part; git symbolic-ref HEAD; } > "$OUT/STATE" 2>&1'
 )
 WORK = (

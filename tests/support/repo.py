@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import stat
 import struct
 import subprocess
 import tempfile
@@ -87,11 +88,7 @@ def make_repo(path: Path, *, empty: bool = False) -> Repo:
 
     It is a copy of one that git has made before, in the same configuration: a tenth of the time.
     """
-    git = {name: value for name, value in os.environ.items() if name.startswith("GIT_")}
-    configuration = Path(git.pop("GIT_CONFIG_GLOBAL", os.devnull))
-    git.pop("GIT_CEILING_DIRECTORIES", None)
-    content = configuration.read_bytes() if configuration.is_file() else b""
-    template = _template(tuple(sorted(git.items())), content, empty)
+    template = _template(git_configuration(), empty)
     path.mkdir(parents=True, exist_ok=True)
     for directory in template.directories:
         (path / directory).mkdir(exist_ok=True)
@@ -101,8 +98,23 @@ def make_repo(path: Path, *, empty: bool = False) -> Repo:
         os.close(descriptor)
     if not empty:
         os.utime(path / "file.txt", ns=(template.made, template.made))  # git reads a file as new as its index
-        _refresh_index(path)
+        refresh_index(path / ".git" / "index", path)
     return Repo(path)
+
+
+class GitConfiguration(NamedTuple):
+    """What decides how git makes a repository: its variables, and the user's configuration file."""
+
+    environment: tuple[tuple[str, str], ...]
+    file: bytes
+
+
+def git_configuration() -> GitConfiguration:
+    """Return the configuration of this process."""
+    git = {name: value for name, value in os.environ.items() if name.startswith("GIT_")}
+    file = Path(git.pop("GIT_CONFIG_GLOBAL", os.devnull))
+    git.pop("GIT_CEILING_DIRECTORIES", None)
+    return GitConfiguration(tuple(sorted(git.items())), file.read_bytes() if file.is_file() else b"")
 
 
 class _Template(NamedTuple):
@@ -114,7 +126,7 @@ class _Template(NamedTuple):
 
 
 @cache
-def _template(_environment: tuple[tuple[str, str], ...], _configuration: bytes, empty: bool) -> _Template:
+def _template(_configuration: GitConfiguration, empty: bool) -> _Template:
     with tempfile.TemporaryDirectory(prefix="ralph-wrap-template-") as directory:
         repo = Repo(Path(directory, "project"))
         repo.path.mkdir()
@@ -134,14 +146,25 @@ def _template(_environment: tuple[tuple[str, str], ...], _configuration: bytes, 
         )
 
 
-def _refresh_index(path: Path) -> None:
-    """Do what ``git update-index --refresh`` does for one file, without a process (gitformat-index(5))."""
-    index, found = path / ".git" / "index", (path / "file.txt").stat()
-    content, checksum = index.read_bytes()[:-20], index.read_bytes()[-20:]
+def refresh_index(index: Path, worktree: Path) -> None:
+    """Do what ``git update-index --refresh`` does, without a process (gitformat-index(5), version 2).
+
+    Arguments:
+        index: of files that are as it says, but for times and inodes.
+        worktree: which has them.
+
+    """
+    content, checksum = bytearray(index.read_bytes()[:-20]), index.read_bytes()[-20:]
     assert hashlib.sha1(content, usedforsecurity=False).digest() == checksum
-    times = (divmod(nanoseconds, 10**9) for nanoseconds in (found.st_ctime_ns, found.st_mtime_ns))
-    fields = (*itertools.chain(*times), found.st_dev, found.st_ino)
-    stat = struct.pack(">6I", *(number & 0xFFFFFFFF for number in fields))
-    header = 12
-    content = content[:header] + stat + content[header + len(stat) :]
+    _, version, count = struct.unpack_from(">4sII", content)
+    assert version == 2
+    entry = 12
+    for _ in range(count):
+        end = content.index(0, entry + 62)
+        found = (worktree / os.fsdecode(bytes(content[entry + 62 : end]))).lstat()
+        if not stat.S_ISDIR(found.st_mode):  # a submodule has no times
+            times = (divmod(nanoseconds, 10**9) for nanoseconds in (found.st_ctime_ns, found.st_mtime_ns))
+            fields = (*itertools.chain(*times), found.st_dev, found.st_ino)
+            struct.pack_into(">6I", content, entry, *(number & 0xFFFFFFFF for number in fields))
+        entry += (end - entry) // 8 * 8 + 8
     index.write_bytes(content + hashlib.sha1(content, usedforsecurity=False).digest())
