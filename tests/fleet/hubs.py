@@ -31,13 +31,14 @@ class RunningHub:
         hook.chmod(0o755)
         self.port = 0
         self.interval = 0.5
+        self.origin = str(run.remote.path)
         self.log = run.directory / "hub.log"
         self.start()
 
     def words(self) -> tuple[str, ...]:
         """Return its command line."""
         return (
-            *("fleet", "hub", str(self.directory), "--origin", str(self.run.remote.path)),
+            *("fleet", "hub", str(self.directory), "--origin", self.origin),
             *("--credential", str(self.credential), "--interval", f"{self.interval}s"),
             *("--listen", f"127.0.0.1:{self.port}"),
         )

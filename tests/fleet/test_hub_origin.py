@@ -6,7 +6,12 @@ import shutil
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
+
+from ralph_wrap.fleet.hub.refusals import PushAnswer
+from ralph_wrap.system.process import CompletedCommand
 from tests.fleet.runs import RUN
+from tests.support.git_servers import http_server
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -140,6 +145,51 @@ def test_a_refused_ref_is_tried_seldom_and_holds_nothing_else_up(hub: RunningHub
     assert hub.log.read_text().count(f"refused {FIRST}") == 1
     hook.unlink()
     hub.arrives(FIRST, hub.run.repo.head)
+
+
+def test_a_lost_connection_is_no_refusal(hub: RunningHub) -> None:
+    """The hub pushes once, waits, and pushes again; it refuses no ref, and tries no parts of the push."""
+    log, hook = hub.run.directory / "attempts", hub.run.remote.path / "hooks/pre-receive"
+    hub.run.remote.git("config", "http.receivePack", "true")
+    hub.end()
+    with http_server(hub.run.directory) as (address, _):
+        hub.origin = f"{address}/{hub.run.remote.path.name}"
+        hub.start()
+        hook.write_text(f"#!/bin/sh\necho >> {log}\nkill -9 $PPID\n")
+        hook.chmod(0o755)
+        assert hub.push(f"HEAD:{FIRST}", f"HEAD:{SECOND}", f"HEAD:{THIRD}").returncode == 0
+        said = "push: origin does not answer"
+        eventually(lambda: log.exists() and log.read_text().count("\n") > 1, "a second attempt")
+        hook.unlink()
+        for ref in (FIRST, SECOND, THIRD):
+            hub.arrives(ref, hub.run.repo.head)
+        assert hub.log.read_text().count(said) == log.read_text().count("\n")
+        assert "hub.refused" not in hub.log.read_text()
+        hub.end()
+
+
+DONE, TOO_LARGE = b"Done\n", b"error: RPC failed; HTTP 413 curl 22 The requested URL returned error: 413\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "stderr", "taken", "refused", "is_lost"),
+    [
+        (b"*\tx:refs/a\t[new branch]\n" + DONE, b"", {"refs/a"}, [], False),
+        (b"!\tx:refs/a\t[remote rejected] (hook declined)\n" + DONE, b"", set(), ["refs/a"], False),
+        (b"!\tx:refs/a\t[rejected] (stale info)\n" + DONE, b"", set(), [], False),
+        (b"!\tx:refs/a\t[remote failure] (remote failed to report status)\n", b"", set(), [], True),
+        (DONE, b"error: RPC failed; curl 52 Empty reply from server\n", set(), [], True),
+        (DONE, b"error: RPC failed; HTTP 503 curl 22 error: 503\n", set(), [], True),
+        (DONE, TOO_LARGE, set(), ["refs/a", "refs/b"], False),
+    ],
+)
+def test_what_a_push_says(
+    rows: bytes, stderr: bytes, taken: set[str], refused: list[str], *, is_lost: bool
+) -> None:
+    """Only an answer of origin refuses a ref; without one, the connection was lost."""
+    completed = CompletedCommand(0 if taken else 1, rows, stderr)
+    answer = PushAnswer(completed, ["refs/a", "refs/b"])
+    assert (answer.taken, answer.refused, answer.is_lost) == (taken, refused, is_lost)
 
 
 def test_the_worker_says_why_origin_refuses_its_branch(hub: RunningHub) -> None:

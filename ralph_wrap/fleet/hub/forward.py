@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.fleet.hub.mark import OriginMark
 from ralph_wrap.fleet.hub.plan import RefMove, at_risk, displaced, plan
-from ralph_wrap.fleet.hub.refusals import Refusals
+from ralph_wrap.fleet.hub.refusals import PushAnswer, Refusals
 from ralph_wrap.fleet.hub.repository import (
     KEPT,
     ORIGIN,
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 _PATIENCE = 600.0  # seconds for one command
 _LOOK = 0.1
 _OURS = ("refs/heads/", "refs/ralph/")
-_MOVED = "(stale info)"  # the lease of a ref is on another object than the remote has
 
 
 class Forwarder:
@@ -175,19 +174,19 @@ class Forwarder:
 
         If another machine has taken a session over since the fetch, its refs wait for the next round.
         """
-        taken, completed = self._try(changes, atomic=True)
-        if len(taken) < len(changes) and completed.stdout:
-            lost = {owner_of(ref) for ref in _moved_claims(completed)}
+        taken, answer, reason = self._try(changes, atomic=True)
+        if len(taken) < len(changes):
+            lost = {owner_of(ref) for ref in answer.moved if ref.startswith(CLAIMS)}
             rest = [change for change in changes if owner_of(change.ref) not in lost]
             return self._push_apart(rest) and len(rest) == len(changes) if rest else False
-        return self._finish(changes, taken, completed)
+        return self._finish(changes, taken, answer, reason)
 
     def _push_apart(self, changes: Sequence[RemoteChange]) -> bool:
         """Push what origin takes of some refs: a hook of it may refuse all because of one session."""
-        taken, completed = self._try(changes, atomic=False)
+        taken, answer, reason = self._try(changes, atomic=False)
         owners = sorted({owner_of(change.ref) or change.ref for change in changes})
-        if taken or not completed.stdout or len(owners) == 1:
-            return self._finish(changes, taken, completed)
+        if taken or len(owners) == 1:
+            return self._finish(changes, taken, answer, reason)
         half = {*owners[: len(owners) // 2]}
         first = [change for change in changes if (owner_of(change.ref) or change.ref) in half]
         second = [change for change in changes if change not in first]
@@ -195,36 +194,44 @@ class Forwarder:
 
     def _try(
         self, changes: Sequence[RemoteChange], *, atomic: bool
-    ) -> tuple[list[RemoteChange], CompletedCommand]:
+    ) -> tuple[list[RemoteChange], PushAnswer, str]:
+        """Push; return what origin has taken, its answer, and why it refuses something.
+
+        Raises:
+            RalphError: the connection was lost; the next round finds what origin has taken.
+
+        """
         mark = self._mark.change()
         marked = [*changes, *([] if self._refusals.is_waiting(mark.ref) else [mark])]
         self._note(PUSHING, {change.ref: change.after or self._deletion for change in marked})
         running = start_leased_push(self._git, REMOTE, marked, atomic=atomic)
         completed = self._completed(running, "push", (0, 1))
-        taken = {ref for ref, reason in _rows(completed) if not reason}
-        if atomic and completed.status != 0:
-            taken = set()
+        answer = PushAnswer(completed, [change.ref for change in marked])
+        taken = set() if atomic and completed.status != 0 else answer.taken
         if mark.ref in taken:
             self._mark.moved(mark)
         self._note(ORIGIN, {change.ref: change.after for change in marked if change.ref in taken})
-        return [change for change in changes if change.ref in taken], completed
+        if answer.is_lost:
+            raise RalphError(f"push: origin does not answer: {push_error(completed)}")
+        return [change for change in changes if change.ref in taken], answer, push_error(completed)
 
     def _finish(
-        self, changes: Sequence[RemoteChange], taken: Sequence[RemoteChange], completed: CompletedCommand
+        self, changes: Sequence[RemoteChange], taken: Sequence[RemoteChange], answer: PushAnswer, reason: str
     ) -> bool:
-        """Say what origin has taken and refused; return whether it has taken all."""
-        if not completed.stdout and not taken:
-            raise RalphError(f"origin does not answer: {push_error(completed)}")
+        """Say what origin has taken and refused; return whether it has taken all.
+
+        Arguments:
+            reason: why it refuses something.
+
+        """
         if taken:
             self._log.event("hub.forwarded", f"origin has {len(taken)} more refs", refs=len(taken))
         missing = {change.ref for change in changes} - {change.ref for change in taken}
-        refused = [ref for ref, why in _rows(completed) if why and not why.endswith(_MOVED)]
-        reason = push_error(completed) if refused else ""
-        note = store_blob(self._git, reason.encode()) if refused else ""
-        for ref in refused:
+        note = store_blob(self._git, reason.encode()) if answer.refused else ""
+        for ref in answer.refused:
             if self._refusals.add(ref, reason):  # once for each reason
                 self._log.warning("hub.refused", f"origin has refused {ref}: {reason}")
-        self._note(REFUSED, {ref: note for ref in refused if ref in missing})
+        self._note(REFUSED, {ref: note for ref in answer.refused if ref in missing})
         return not missing
 
     def _note(self, prefix: str, refs: Mapping[str, str | None]) -> None:
@@ -273,20 +280,6 @@ def _instructions(move: RefMove) -> str:
     if rescue:
         rows.append(f"update {rescue}\0{before}\0\0")
     return "".join(rows)
-
-
-def _moved_claims(completed: CompletedCommand) -> Iterator[str]:
-    """Yield the claims that another machine has moved at origin."""
-    return (ref for ref, reason in _rows(completed) if ref.startswith(CLAIMS) and reason.endswith(_MOVED))
-
-
-def _rows(completed: CompletedCommand) -> Iterator[tuple[str, str]]:
-    """Yield each ref of a push, and why origin has refused it; empty if it has taken it (git-push(1))."""
-    for line in decode_lines(completed.stdout):
-        flag, tab, rest = line.partition("\t")
-        refs, _, summary = rest.partition("\t")
-        if tab and ":" in refs:
-            yield refs.rpartition(":")[2], summary if flag == "!" else ""
 
 
 def _parts(changes: Sequence[RemoteChange]) -> Iterator[Sequence[RemoteChange]]:

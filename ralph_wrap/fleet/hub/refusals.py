@@ -1,15 +1,27 @@
-"""What origin refuses, such as a protected name or a large file. The hub tries again in growing waits."""
+"""What origin refuses, such as a protected name or a large file. The hub tries again in growing waits.
+
+A connection that is lost during a push is no refusal. Git then prints no line for a ref, or says that the
+remote reported nothing of it.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
+from ralph_wrap.git import decode_lines
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
+    from ralph_wrap.system.process import CompletedCommand
+
+_MOVED = "(stale info)"  # the lease of a ref is on another object than the remote has
+_LOST = "[remote failure]"
+# An HTTP server refuses the whole push, for example for its size; but not if it is overloaded.
+_HTTP = re.compile(rb"^error: RPC failed; HTTP 4(?!08|29)\d\d ", re.MULTILINE)
 _LONGEST_WAIT = 300.0  # seconds
 
 
@@ -48,3 +60,34 @@ class Refusals:
     def keep(self, refs: Collection[str]) -> None:
         """Forget all refs but these."""
         self._refused = {ref: refusal for ref, refusal in self._refused.items() if ref in refs}
+
+
+class PushAnswer:
+    """What origin has said of the refs of one push (git-push(1), *Output*).
+
+    Attributes:
+        taken: refs that it has taken.
+        moved: refs that it has not as the lease says.
+        refused: refs that it does not want.
+        is_lost: it did not say of each ref what becomes of it.
+
+    """
+
+    def __init__(self, completed: CompletedCommand, refs: Collection[str]) -> None:
+        rows = dict(_rows(completed))
+        self.taken = {ref for ref, reason in rows.items() if not reason}
+        self.moved = {ref for ref, reason in rows.items() if reason.endswith(_MOVED)}
+        failed = {ref for ref, reason in rows.items() if reason.startswith(_LOST)}
+        self.refused = sorted(rows.keys() - self.taken - self.moved - failed)
+        if not rows and _HTTP.search(completed.stderr):
+            self.refused = sorted(refs)
+        self.is_lost = completed.status != 0 and not (self.refused or self.moved)
+
+
+def _rows(completed: CompletedCommand) -> Iterator[tuple[str, str]]:
+    """Yield each ref of a push, and why origin has not taken it; empty if it has."""
+    for line in decode_lines(completed.stdout):
+        flag, tab, rest = line.partition("\t")
+        refs, _, summary = rest.partition("\t")
+        if tab and ":" in refs:
+            yield refs.rpartition(":")[2], summary if flag == "!" else ""
