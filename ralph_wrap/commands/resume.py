@@ -12,10 +12,11 @@ from ralph_wrap.branches.compare import compare
 from ralph_wrap.branches.intake import may_name_branches
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, RefusedError
 from ralph_wrap.git import list_refs, read_commit, worktree_holding
-from ralph_wrap.state import inventory, report, session_start
+from ralph_wrap.state import inventory, remote_claim, report, session_start
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import CLONES, WORKTREES, objects_of, registries, repository_of
-from ralph_wrap.state.record import FETCHED_FROM, SessionRecord, read_record
+from ralph_wrap.state.record import FETCHED_FROM, FETCHED_REPORT, SessionRecord, read_record
+from ralph_wrap.state.wording import ELSEWHERE
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -36,6 +37,8 @@ INTERRUPTED = {
 }
 """The ends after which ``ralph-wrap resume --all`` goes on; a kept promise is none of them."""
 
+_KILLED = {"killed", ELSEWHERE}
+"""How a fetched session ended whose claim says that it runs."""
 
 _MOST_RESTARTS = 3
 """Resumes in a row after a restart that bring no progress."""
@@ -99,10 +102,7 @@ def resumable(
     ref, wip = HEADS + record.branch, f"{HEADS}ralph/{record.id}{WIP}"
     tips = list_refs(project.git, ref, wip)
     if not tips and otherwise is None:
-        raise NotFoundError(
-            f"branch {record.branch} is gone, and session {record.session} has no saved work",
-            f"if it was dropped: ralph-wrap restore {record.id}",
-        )
+        raise _nothing_left(record)
     for tip in tips:
         if holder := worktree_holding(project.git, tip):
             raise ConflictError(
@@ -165,6 +165,24 @@ def interrupted_by_container_end(project: Project) -> tuple[list[str], list[str]
 def _is_older_than_init(record: SessionRecord) -> bool:
     """Return whether a session began before PID 1; the number of its namespace may have come back since."""
     return record.boot_id != liveness.boot_id() or record.start_time < (process_table.start_time(1) or 0.0)
+
+
+def _nothing_left(record: SessionRecord) -> NotFoundError:
+    """Return the error for a session without branch and saved work here."""
+    source, described = record.extra.get(FETCHED_FROM), record.extra.get(FETCHED_REPORT)
+    if isinstance(source, str) and isinstance(described, dict) and described.get("ended_by") in _KILLED:
+        machine = record.host or "its machine"
+        return NotFoundError(
+            f"session {record.session} was killed before its first push: {source} has its claim, and no work",
+            Commands.of(
+                f"on {machine}, to go on: ralph-wrap resume {record.id} --remote {source}",
+                f"to give it up: git push {source} :{remote_claim.ref_of(record.id)}",
+            ),
+        )
+    return NotFoundError(
+        f"branch {record.branch} is gone, and session {record.session} has no saved work",
+        f"if it was dropped: ralph-wrap restore {record.id}",
+    )
 
 
 def _require_remote(record: SessionRecord, remote: str | None) -> None:

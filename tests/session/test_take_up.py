@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.machines import claim_of, is_mirrored, killed, refs, wait_for_pushes
 from tests.support.repo import Repo
-from tests.support.sessions import Result, command, start
+from tests.support.sessions import Result, Session, command, start
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -175,3 +175,21 @@ def test_the_machine_of_a_session_knows_more_than_the_remote(repo: Repo) -> None
     (worktree / "x").unlink()
     result = resumed(repo, agent_id, 'git status --porcelain > "$OUT/after"')
     assert (repo.path.parent / "after").read_text() == "", result.stderr
+
+
+def test_a_session_that_was_killed_before_its_first_push_has_no_work(
+    repo: Repo, remote: Repo, other: Repo
+) -> None:
+    """The error says so, names the machine that can go on, and gives a command that deletes the claim."""
+    repo.write(".ralph/config.toml", 'remote_beat = "1h"\n')
+    with Session(repo.path, "--remote", "origin", "--", "sh", "-c", "exec sleep 1000") as session:
+        agent_id = session.directory.name.rpartition("-")[2]
+        eventually(lambda: f"refs/ralph/claims/{agent_id}" in refs(remote), "the claim")
+        session.process.kill()
+    assert f"refs/heads/ralph/{agent_id}" not in refs(remote)
+    refused = command("resume", agent_id, "--remote", "origin", "--take-over", cwd=other.path)
+    assert (refused.status, "was killed before its first push" in refused.stderr) == (4, True), refused.stderr
+    assert "restore" not in refused.stderr
+    assert f"resume {agent_id} --remote origin" in refused.stderr
+    other.git("push", "-q", "origin", f":refs/ralph/claims/{agent_id}")
+    assert refs(remote) == {}

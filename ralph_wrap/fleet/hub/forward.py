@@ -218,12 +218,7 @@ class Forwarder:
     def _finish(
         self, changes: Sequence[RemoteChange], taken: Sequence[RemoteChange], answer: PushAnswer, reason: str
     ) -> bool:
-        """Say what origin has taken and refused; return whether it has taken all.
-
-        Arguments:
-            reason: why it refuses something.
-
-        """
+        """Say what origin has taken, and what it refuses for a reason; return whether it has taken all."""
         if taken:
             self._log.event("hub.forwarded", f"origin has {len(taken)} more refs", refs=len(taken))
         missing = {change.ref for change in changes} - {change.ref for change in taken}
