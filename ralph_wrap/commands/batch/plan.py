@@ -12,7 +12,7 @@ from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from ralph_wrap.commands.batch.state import BatchState
@@ -82,17 +82,18 @@ def plan(tasks: Sequence[Task], state: BatchState, project: Project, log: Log) -
 
     """
     known = {state.tasks[task.key].token: task.key for task in tasks if task.key in state.tasks}
-    newest = _newest(project, known.keys())
+    sessions = _sessions(project) if known else {}
+    newest = _newest(sessions, known.keys())
     for token, key in known.items():
         before = state.tasks[key]
         if before.done or token not in newest:
             continue
         after = _completed(before, newest[token])
-        if after.done and not _is_proven(newest[token], project):
+        if after.done and not _is_proven(newest[token], before, sessions, project):
             after = after._replace(done=False)
             log.warning(
                 "task.unproven",
-                f"{after.session}: its report says done, and has no valid signature; it goes on",
+                f"{after.session}: its report says done, and no signature proves it; it goes on",
             )
         if after != before:
             state.keep(key, after)
@@ -130,19 +131,22 @@ def _token(state: BatchState, task: Task) -> str:
     return state.tasks[task.key].token if task.key in state.tasks else ""
 
 
-def _newest(project: Project, tokens: Collection[str]) -> dict[str, _FoundSession]:
-    """Return the newest session for each token: it has the token, or goes on from a session that has it."""
-    if not tokens:
-        return {}
-    found = [
-        _FoundSession(record, registry.sessions / record.session)
+def _sessions(project: Project) -> dict[str, _FoundSession]:
+    """Return all sessions by their ids, the oldest first."""
+    found = {
+        record.session: _FoundSession(record, registry.sessions / record.session)
         for registry in registries(project)
         for record in (*registry.finished(), *registry.unfinished())
         if isinstance(record, SessionRecord)
-    ]
+    }
+    return dict(sorted(found.items()))
+
+
+def _newest(sessions: Mapping[str, _FoundSession], tokens: Collection[str]) -> dict[str, _FoundSession]:
+    """Return the newest session for each token: it has the token, or goes on from a session that has it."""
     token_of: dict[str, str] = {}
     newest: dict[str, _FoundSession] = {}
-    for session in sorted(found, key=lambda session: session.record.session):
+    for session in sessions.values():
         token = session.record.task or token_of.get(session.record.resumes or "", "")
         if token in tokens:
             token_of[session.record.session] = token
@@ -163,12 +167,25 @@ def _completed(task: TaskState, session: _FoundSession) -> TaskState:
     )
 
 
-def _is_proven(session: _FoundSession, project: Project) -> bool:
-    """Return whether a session itself has written its report: an agent can write that file, and records."""
-    record, directory = session
-    found = report.read(directory / "report.json")
-    return (
-        found is not None
-        and (found.session, found.resumes) == (record.session, record.resumes)
-        and found.is_proven(record.task, directory, project)
-    )
+def _is_proven(
+    session: _FoundSession, task: TaskState, sessions: Mapping[str, _FoundSession], project: Project
+) -> bool:
+    """Return whether a session itself has written its report, and belongs to a task.
+
+    An agent can write reports and records. A session of the batch signs its report with the token. One that a
+    user has resumed has no token. Its signed report names the session before it, and so on, back to a session
+    with the token, or to the one that the signed state names.
+    """
+    while True:
+        record, directory = session
+        found = report.read(directory / "report.json")
+        if found is None or (found.session, found.resumes) != (record.session, record.resumes):
+            return False
+        if not found.is_proven(record.task, directory, project):
+            return False
+        earlier = record.resumes or ""
+        if record.task == task.token or (earlier and earlier == task.session):
+            return True
+        if earlier not in sessions or earlier >= record.session:
+            return False
+        session = sessions[earlier]

@@ -10,7 +10,8 @@
 4. The report of the session says whether the task is done, also if the batch could not write it down.
 
 An agent can write these files. So the state is signed as the start of a session is, and it holds no command.
-The report has a signature of its end, with the token. Without a valid one, the task goes on.
+The report has a signature of its end, with the token. Without a valid one, the task goes on. So it does if no
+signature says that a session, which the user has resumed by hand, goes on from one of the task.
 """
 
 from __future__ import annotations

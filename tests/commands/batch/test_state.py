@@ -14,8 +14,9 @@ from ralph_wrap.errors import ConflictError, RalphError, StoppedError, Untrusted
 from ralph_wrap.state import session_start
 from ralph_wrap.state.project import Project, find_project
 from ralph_wrap.system.cancel import NEVER
+from tests.support.agent_script import PROMISE, TRUSTED
 from tests.support.cancelling import cancelled
-from tests.support.sessions import command
+from tests.support.sessions import command, run
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -160,8 +161,42 @@ def test_a_forged_report_proves_nothing(batch: Batch, forged: dict[str, object])
     path.write_text(json.dumps(json.loads(path.read_text()) | forged))
     again = batch.run()
     assert (again.status, batch.calls) == (0, ["one", "three", "three", "two"]), again.stderr
-    assert "has no valid signature" in again.stderr
+    assert "no signature proves it" in again.stderr
     assert len(batch.ids) == 3
+
+
+def _failed_first_task(batch: Batch) -> str:
+    """Run a batch whose first task fails; return the token of this task."""
+    batch.during('[ "$task" = one ] && exit 1\n')
+    assert batch.run("-j", "1", "--max-failures", "1").status == 1
+    batch.during("")
+    tasks = json.loads(batch.state.read_text())["tasks"].values()
+    return str(next(task["token"] for task in tasks if not task["done"]))
+
+
+def test_a_session_that_the_user_has_resumed_does_the_task(batch: Batch) -> None:
+    """Signed reports lead from its end to the session of the batch."""
+    _failed_first_task(batch)
+    [failed] = [report["id"] for report in batch.reports if report["ended_by"] == "max-failures"]
+    resumed = command("resume", failed, cwd=batch.repo.path, env=TRUSTED)
+    assert resumed.status == 0, resumed.stderr
+    again = batch.run()
+    assert (again.status, batch.calls) == (0, ["one", "one", "three", "two"]), again.stderr
+
+
+def test_a_forged_record_lends_its_token_to_no_resumed_session(batch: Batch) -> None:
+    """An agent writes the token of a task into the record of its own session, which the user resumes."""
+    token, root = _failed_first_task(batch), batch.repo.path
+    script = f"test -e $RALPH_PROJECT/calls.go && echo '{PROMISE}'"
+    other = run(root, "--max-failures", "1", "--", "sh", "-c", script)
+    assert other.directory is not None, other.stderr
+    record = other.directory / "record.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"task": token}))
+    (root / "calls.go").touch()
+    assert command("resume", str(other.report["id"]), cwd=root, env=TRUSTED).status == 0
+    again = batch.run()
+    assert (again.status, batch.calls) == (0, ["one", "one", "three", "two"]), again.stderr
+    assert "no signature proves it" in again.stderr
 
 
 def test_no_record_decides_what_runs(batch: Batch) -> None:
