@@ -124,6 +124,24 @@ def test_a_remote_that_is_back_before_it_has_the_work_is_pushed_to_again(
     assert remote.git("rev-parse", branch) == repo.git("rev-parse", branch)
 
 
+def test_a_push_without_an_answer_does_not_stand_for_the_last_one(
+    repo: Repo, remote: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The remote took it, and was away until the session ended: what came after it is pushed, too."""
+    repo.write(".ralph/config.toml", QUICK)
+    lost, away, ended = tmp_path / "lost", tmp_path / "away", tmp_path / "ended"
+    push = f'*" push "*) [ ! -e {lost} ] || {{ "$REAL" "$@"; mv {lost} {away}; exit 128; }} ;;'
+    look = f'*" fetch "*) [ ! -e {away} ] || {{ [ ! -e {ended} ] || rm {away}; exit 128; }} ;;'
+    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", f"{push}\n{look}"))
+    commit = "git commit -q --allow-empty -m work"
+    wait = f"until [ -e {away} ]; do sleep 0.05; done"
+    session = run(repo.path, "-n", "1", *MIRRORED, *SH, f"touch {lost}; {wait}; {commit}; touch {ended}")
+    branch = session.report["branch"]
+    assert not away.exists()
+    assert remote.git("rev-parse", branch) == repo.git("rev-parse", branch)
+    assert claim_of(remote, session.report["id"])["state"] == "stopped"
+
+
 def test_a_start_that_was_killed_gives_its_claim_back(repo: Repo, remote: Repo, tmp_path: Path) -> None:
     """The agent never ran: after the next command here, the remote has nothing of it."""
     with (

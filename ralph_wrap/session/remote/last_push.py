@@ -92,9 +92,10 @@ class MirrorEnd(NamedTuple):
         pause, only_claim = _LOOK, False
         while not self._is_over(deadline):
             troubles = schedule.troubles
+            looks = self.mirror.view.in_doubt  # the remote may have an earlier push, which lacks the end
             self.mirror.attempt(whole=not only_claim)
             self._await(deadline)
-            if self.mirror.is_complete:
+            if self.mirror.is_complete and not looks:
                 return
             only_claim = schedule.is_refused and not only_claim and not self.mirror.view.in_doubt
             if schedule.troubles > troubles:
