@@ -142,9 +142,14 @@ class Daemon:
         eventually(self._pid_file.exists, f"{name} on {machine.name}")
         self.pid = int(self._pid_file.read_text())
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended."""
+        return self._process.poll() is not None
+
     def require(self) -> None:
         """Fail if it has ended."""
-        assert self._process.poll() is None, f"{self.name} ended: {self.log.read_text()[-3000:]}"
+        assert not self.has_ended, f"{self.name} ended: {self.log.read_text()[-3000:]}"
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Send the signal by its number in the machine, and wait for the end."""

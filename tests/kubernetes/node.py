@@ -56,6 +56,7 @@ class Node:
         for image in images:
             self.machine.call("ctr", f"--address={SOCKET}", "-n", "k8s.io", "images", "import", str(image))
         self._start_kubelet()
+        eventually(self._kubelet_answers, "the kubelet to answer", 120)
 
     def _start_containerd(self) -> None:
         """Start containerd, and wait until it answers."""
@@ -79,6 +80,16 @@ class Node:
             f"--node-ip={self._address}",
             "--node-labels=ralph-wrap/test=yes",
         )
+
+    def _kubelet_answers(self) -> bool:
+        """Return whether it answers; start it again if it has ended, as systemd does.
+
+        It ends while containerd, which answers already, still reads the pods of before.
+        """
+        if self._kubelet.has_ended:
+            self._start_kubelet()
+        probe = "exec 3<>/dev/tcp/127.0.0.1/10248"  # the port of its health
+        return self.machine.attempt("bash", "-c", probe).returncode == 0
 
     def agents(self) -> int:
         """Return how many agents run on the node."""
