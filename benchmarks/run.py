@@ -1,4 +1,4 @@
-"""Measure what is claimed, side by side with bare git: `run.py [imports|start|many|pool|leaks|review|…]`.
+"""Measure what is claimed, side by side with bare git: `run.py [imports|start|many|pool|…]`.
 
 The exit status is 1 when a limit is missed.
 """
@@ -23,6 +23,7 @@ import many
 import output
 import pool
 import review
+import sandbox
 import session
 import start
 import stop
@@ -43,6 +44,7 @@ CLAIMS = {
     "start": start.measure,
     "many": many.measure,
     "pool": pool.measure,
+    "sandbox": sandbox.measure,
     "leaks": leaks.measure,
     "review": review.measure,
     "fetch": fetch.measure,
@@ -61,7 +63,7 @@ def main() -> int:
     parser.add_argument(
         "claims",
         nargs="*",
-        metavar="imports|start|many|pool|leaks|review|fetch|web|idle|output|stop|session|end",
+        metavar="imports|start|many|pool|sandbox|leaks|review|fetch|web|idle|output|stop|session|end",
         help="default: all",
     )
     parser.add_argument("--files", type=int, metavar="N", help="measure on a repository of N files")
