@@ -10,6 +10,7 @@ import os
 import resource
 import statistics
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,8 +36,12 @@ def slow_tests() -> frozenset[str]:
 
 def entry_of(item: pytest.Item) -> str:
     """Return what the list calls a test."""
-    path = item.path.relative_to(LIST.parent).as_posix() if item.path.is_relative_to(LIST.parent) else ""
-    return f"{path}::{getattr(item, 'originalname', item.name)}"
+    return f"{_module(item.path)}::{getattr(item, 'originalname', item.name)}"
+
+
+@cache
+def _module(path: Path) -> str:
+    return path.relative_to(LIST.parent).as_posix() if path.is_relative_to(LIST.parent) else ""
 
 
 class Measurement:

@@ -14,7 +14,7 @@ from tests.support.git_shim import shim_git
 from tests.support.orphans import orphan, orphans, sweep
 from tests.support.processes import running
 from tests.support.repo import Repo
-from tests.support.sessions import PROGRAM, Session
+from tests.support.sessions import PROGRAM, Session, start
 from tests.support.wait import eventually
 
 # Several at once
@@ -42,12 +42,9 @@ def test_two_sweeps_at_once(repo: Repo, tmp_path: Path, moment: str) -> None:
 def test_many_sweeps_at_once(repo: Repo) -> None:
     """Each orphan is finished by exactly one of them."""
     left = {one.session for one in orphans(repo, *["echo new > new"] * 4)}
-    started = [
-        subprocess.Popen((PROGRAM, "sweep"), cwd=repo.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for _ in range(6)
-    ]
+    started = [start("sweep", cwd=repo.path) for _ in range(6)]
     answers = [process.communicate()[0].decode() for process in started]
-    assert [process.returncode for process in started] == [0] * 6
+    assert [process.wait() for process in started] == [0] * 6
     rows = [row.split("  ") for answer in answers for row in answer.splitlines()]
     assert sorted(row[0] for row in rows if row[2] == "finished") == sorted(left)
     assert {row[2] for row in rows} <= {"finished", "left"}  # the one that came too late says so
