@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from scenarios import PEER, PROGRAM, STAMP, Waiting, beside, compare, in_turns, make_repository
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from scenarios import Repository, Verdict
@@ -28,45 +28,37 @@ CLAIMS = {"in turn": (32, ";", 1.0), "at once": (16, "&", 2.0)}
 def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[Verdict]:
     """Measure the claims; a session that fails, or falls back to the project itself, is an error."""
     size = files or FILES
+    numbers = count()
     for manner, (sessions, separator, limit) in CLAIMS.items():
-        repository = make_repository(directory / f"many-{manner.replace(' ', '-')}", size)
-        agent = repository.script("agent", f"{STAMP}; echo ready; read -r _ || {STAMP}")
-        bare = repository.script(
-            "bare",
-            f'for i in $(seq {sessions}); do git worktree add -b "$1-$i" "../$1-$i" {separator} done\n'
-            f"wait\n{STAMP}",
-        )
-        peer = repository.script(
-            "peer",
-            f"for i in $(seq {sessions}); do\n"
-            f'{PEER} switch --yes --no-cd --create "$1-$i" >&2 {separator} done\nwait\n{STAMP}',
-        )
-        scripts = [bare, peer] if shutil.which(PEER) else [bare]
-        mine, theirs, *peers = _measure(repository, agent, scripts, sessions, repeat or 5)
+        each = f"for i in $(seq {sessions}); do"
+        bare = f'{each} git worktree add -b "other-$i" "../other-$i" {separator} done\nwait\n{STAMP}'
+        peer = f'{each} {PEER} switch --yes --no-cd --create "other-$i" >&2 {separator} done\nwait\n{STAMP}'
+
+        def new() -> Repository:  # each run has its own: every worktree that exists makes the next one slower
+            repository = make_repository(directory / f"many-{next(numbers)}", size)
+            repository.settle()
+            return repository
+
+        sides = [partial(_at_once, new, sessions), partial(_script, new, bare)]
+        if shutil.which(PEER):
+            sides.append(partial(_script, new, peer))
+        mine, theirs, *peers = in_turns(repeat or 5, *sides)
         claim = f"{sessions} sessions at once, bare git {manner}, {size:,} files, no failure, no fallback"
         yield beside(compare(claim, limit, mine, theirs), mine, peers)
 
 
-def _measure(
-    repository: Repository, agent: str, scripts: Sequence[str], sessions: int, repeat: int
-) -> list[list[float]]:
-    numbers = count()
-
-    def ours() -> float:
-        seconds = _at_once(repository, agent, sessions)
-        repository.settle()
-        return seconds
-
-    def script(path: str) -> float:
-        run = repository.run(path, f"other-{next(numbers)}")
-        repository.settle()
-        return run.stamp - run.begun
-
-    return in_turns(repeat, ours, *(partial(script, path) for path in scripts))
+def _script(new: Callable[[], Repository], body: str) -> float:
+    """Return the seconds from the start of a script to the stamp at its end."""
+    repository = new()
+    run = repository.run(repository.script("script", body))
+    repository.settle()
+    return run.stamp - run.begun
 
 
-def _at_once(repository: Repository, agent: str, number: int) -> float:
+def _at_once(new: Callable[[], Repository], number: int) -> float:
     """Return the seconds from the first session's start to the last agent's first instruction."""
+    repository = new()
+    agent = repository.script("agent", f"{STAMP}; echo ready; read -r _ || {STAMP}")
     command = (PROGRAM, "run", "--keep-worktree", "--max-iterations", "1", "--", agent)
     with ExitStack() as stack:
         begun = time.time()
@@ -74,4 +66,5 @@ def _at_once(repository: Repository, agent: str, number: int) -> float:
         stamps = [float(session.wait_until_ready()) for session in sessions]
         for session in sessions:
             session.go_on()
+    repository.settle()
     return max(stamps) - begun

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from scenarios import Verdict
+    from scenarios import Repository, Verdict
 
 LIMITS = {2_000: 1.5, 20_000: 0.8, 100_000: 0.6}
 """Highest ratio by number of files."""
@@ -26,6 +27,14 @@ BUSY_LIMIT = 1.8
 """The same for 2,000 files, while busy loops use the processors."""
 
 _NEAR = 1.05  # of git's own parallel checkout, where that alone misses the limit
+
+_SCRIPTS = {
+    "bare": 'git worktree add -b "$1" "../$1" && cd "../$1" && exec {agent}',
+    "parallel": 'git worktree add --no-checkout -b "$1" "../$1" && cd "../$1"\n'
+    f"git -c checkout.workers={2 * (os.cpu_count() or 1)} reset --quiet --hard && exec {{agent}}",
+    PEER: f'{PEER} switch --yes --no-cd --create "$1" >&2 && cd "../project.$1" && exec {{agent}}',
+}
+"""What the other sides do, in the shell."""
 
 REPEATS = {2_000: 15, 20_000: 9, 100_000: 5}
 
@@ -41,36 +50,33 @@ def measure(
 
 
 def _measure(directory: Path, files: int, repeat: int, limit: float) -> Verdict:
-    repository = make_repository(directory, files)
-    agent = repository.script("agent", STAMP)
-    bare = repository.script("bare", f'git worktree add -b "$1" "../$1" && cd "../$1" && exec {agent}')
-    parallel = repository.script(
-        "parallel",
-        'git worktree add --no-checkout -b "$1" "../$1" && cd "../$1"\n'
-        f"git -c checkout.workers={2 * (os.cpu_count() or 1)} reset --quiet --hard && exec {agent}",
-    )
+    # Each side has a repository of its own: every worktree that exists makes the next one slower.
+    repositories = {side: make_repository(directory / side, files) for side in _SCRIPTS if _is_here(side)}
+    mine = make_repository(directory / "ours", files)
     numbers = count()
 
-    def ours() -> float:
-        run = repository.run(PROGRAM, "run", "--keep-worktree", "--max-iterations", "1", "--", agent)
+    def start(repository: Repository, *command: str) -> float:
+        run = repository.run(*command)
         repository.settle()
         return run.stamp - run.begun
 
-    def script(path: str) -> float:
-        run = repository.run(path, f"other-{next(numbers)}")
-        repository.settle()
-        return run.stamp - run.begun
+    def script(repository: Repository, path: str) -> float:
+        return start(repository, path, f"other-{next(numbers)}")
 
-    peer = repository.script(
-        "peer", f'{PEER} switch --yes --no-cd --create "$1" >&2 && cd "../project.$1" && exec {agent}'
-    )
-    sides: list[Callable[[], float]] = [ours, lambda: script(bare), lambda: script(parallel)]
-    if shutil.which(PEER):
-        sides.append(lambda: script(peer))
-    mine, theirs, least, *peers = in_turns(repeat, *sides)
-    verdict = compare(f"start, {files:,} files", limit, mine, theirs)
+    agent = mine.script("agent", STAMP)
+    command = (PROGRAM, "run", "--keep-worktree", "--max-iterations", "1", "--", agent)
+    sides: list[Callable[[], float]] = [partial(start, mine, *command)]
+    for side, repository in repositories.items():
+        body = _SCRIPTS[side].format(agent=repository.script("agent", STAMP))
+        sides.append(partial(script, repository, repository.script("script", body)))
+    ours, theirs, least, *peers = in_turns(repeat, *sides)
+    verdict = compare(f"start, {files:,} files", limit, ours, theirs)
     bound = compare("git's own parallel checkout alone", limit, least, theirs)
     if files > min(LIMITS):
         verdict = replace(verdict, limit=round(max(limit, _NEAR * bound.value), 2))
-    verdict = beside(verdict, mine, peers)
+    verdict = beside(verdict, ours, peers)
     return replace(verdict, detail=f"{verdict.detail}; {bound.claim}: {bound.value:.2f}x")
+
+
+def _is_here(side: str) -> bool:
+    return side != PEER or shutil.which(PEER) is not None
