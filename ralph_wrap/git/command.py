@@ -80,10 +80,10 @@ _IMMUNE = {
 _NO_PROTOCOL = {"GIT_ALLOW_PROTOCOL": "none"}  # the same as GIT_NO_LAZY_FETCH, for older git
 _NEEDS_PROTOCOLS = {"push", "fetch", "ls-remote", "submodule"}
 
-# A removal follows a save, so the save must be on the disk. core.fsync needs git 2.36. Newer git only warns
-# about the older name, core.fsyncObjectFiles.
+# A removal follows a save, so the save must be on the disk. Its index is a copy that goes with the worktree.
+# core.fsync needs git 2.36. Newer git only warns about the older name, core.fsyncObjectFiles.
 DURABLE = (
-    *("-c", "core.fsync=all"),
+    *("-c", "core.fsync=committed,reference"),
     *("-c", "core.fsyncMethod=batch"),
     *("-c", "core.fsyncObjectFiles=true"),
 )

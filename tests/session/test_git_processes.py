@@ -34,3 +34,28 @@ def test_git_processes_of_a_session(repo: Repo, tmp_path: Path, script: str, mos
     # The dates in the environment of the tests are checked by one more.
     commands = [command for command in commands if command[-2:] != ["var", "GIT_COMMITTER_IDENT"]]
     assert 0 < len(commands) <= most, commands
+
+
+def test_a_save_syncs_what_it_stores_and_not_its_copy_of_the_index(repo: Repo, tmp_path: Path) -> None:
+    """Each object reaches the disk with one sync for all of a command; the index goes with the worktree."""
+    repo.write(".gitignore", ".ralph/\n")
+    repo.commit("a project that has run sessions before")
+    trace = tmp_path / "trace"
+    agent = "unset GIT_TRACE2_EVENT; for i in 1 2 3; do echo $i > new-$i; done; sleep 0.05"
+    assert (
+        run(repo.path, "-n", "1", "--", "sh", "-c", agent, env={"GIT_TRACE2_EVENT": str(trace)}).status == 0
+    )
+    events = [json.loads(line) for line in trace.read_text().splitlines()]
+    names = {event["sid"]: event["name"] for event in events if event["event"] == "cmd_name"}
+    synced: dict[str, list[dict[str, int]]] = {}
+    for sid, name in names.items():
+        counts = {
+            event["key"].removeprefix("fsync/"): int(event["value"])
+            for event in events
+            if event["sid"] == sid and event.get("category") == "fsync"
+        }
+        synced.setdefault(name, []).append(counts)
+    assert synced["add"] == [{"writeout-only": 3, "hardware-flush": 1}]
+    assert synced["write-tree"] == [{"writeout-only": 1, "hardware-flush": 1}]
+    assert synced["commit-tree"] == [{"hardware-flush": 1}] * 2
+    assert synced["update-ref"] == [{"hardware-flush": 1}] * 2
