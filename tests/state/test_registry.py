@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -57,17 +56,23 @@ RECORD: dict[str, Any] = {
 }
 
 CLAIM = """
-import sys
+import os, sys
 from datetime import UTC, datetime
 from pathlib import Path
 from ralph_wrap.system.liveness import myself
 from ralph_wrap.state.claim import claim_id
 from ralph_wrap.state.registry import Registry
 taken = {f"{number:04x}" for number in range(64, 1 << 16)}
-print("ready", flush=True)
+for _ in range(32):
+    if not os.fork():
+        break
+else:
+    sys.exit(any(os.wait()[1] for _ in range(32)))
+os.write(1, b"ready\\n")
 sys.stdin.read()
 registry = Registry(Path(sys.argv[1]))
-print(claim_id(registry, myself(), lambda _="": taken, datetime.now(UTC), lambda record: record).record.id)
+claim = claim_id(registry, myself(), lambda _="": taken, datetime.now(UTC), lambda record: record)
+os.write(1, f"{claim.record.id}\\n".encode())
 """
 
 
@@ -98,20 +103,14 @@ EMPTY = [".gitignore", "agents", "containers", "sessions", "trash"]
 
 def test_32_processes_at_once_get_32_ids(home: Registry) -> None:
     """With 64 ids to choose from, so that they do meet."""
-    waiting, gate = os.pipe()
-    with ExitStack() as stack:
-        crowd = []
-        for _ in range(32):
-            argv = (sys.executable, "-c", CLAIM, home.directory)
-            process = subprocess.Popen(argv, stdin=waiting, stdout=subprocess.PIPE, text=True)
-            crowd.append(stack.enter_context(process))
-            stack.callback(process.kill)
-        os.close(waiting)
-        for process in crowd:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        os.close(gate)
-        ids = [process.communicate()[0].strip() for process in crowd]
+    argv = (sys.executable, "-c", CLAIM, home.directory)
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as crowd:
+        assert crowd.stdin is not None
+        assert crowd.stdout is not None
+        assert [crowd.stdout.readline() for _ in range(32)] == ["ready\n"] * 32
+        crowd.stdin.close()
+        ids = crowd.stdout.read().split()
+    assert crowd.returncode == 0
     assert len(set(ids)) == 32
     assert set(ids) <= {f"{number:04x}" for number in range(64)}
     assert sorted(ids) == [record.id for record in home.unfinished()]
