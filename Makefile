@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # A third of the cases of each slow test, and a part of the kill points, others on the next day. EVERY_POINT=1: all.
 test: lint
-	$(BIN)/pytest --numprocesses=4 --sample -m 'not fleet'
+	$(BIN)/pytest --numprocesses=6 --sample -m 'not fleet'
 
 # The tests on a real Kubernetes, one cluster for all of them. EVERY_POINT=1 takes each fault twenty times, at random
 # moments, five rounds at once (an hour); FLEET_SEED=N FLEET_ROUNDS=M takes it M times, at those of the seeds from N on.

@@ -110,15 +110,15 @@ def test_a_damaged_tree_is_an_error_and_no_traceback(project: Repo, tree: bytes)
 
 @pytest.mark.slow
 def test_large_files_are_not_all_in_memory(project: Repo) -> None:
-    """Twelve files of 40 MB take 40 kB each in the repository; 480 MB of them do not fit into the limit."""
+    """Six files of 40 MB take 40 kB each in the repository; 240 MB of them do not fit into the limit."""
     content = project.path / ".git/zeros"
-    for number in range(12):
+    for number in range(6):
         content.write_bytes(bytes(40_000_000) + str(number).encode())
         oid = project.git("hash-object", "-w", str(content))
         project.git("update-index", "--add", "--cacheinfo", f"100644,{oid},zeros{number}")
     tip = project.git("commit-tree", project.git("write-tree"), "-p", "main", "-m", "zeros")
     check = (
-        "import os, pathlib, resource; resource.setrlimit(resource.RLIMIT_AS, (450_000_000,) * 2);"
+        "import os, pathlib, resource; resource.setrlimit(resource.RLIMIT_AS, (210_000_000,) * 2);"
         "from ralph_wrap.git import Git, git_environment;"
         "from ralph_wrap.git.safe.genuine import require_genuine;"
         f"require_genuine(Git(pathlib.Path.cwd(), git_environment(os.environ)), 'main^{{commit}}', '{tip}')"
