@@ -36,6 +36,9 @@ class Round:
         at_line: what the agent does at that line, as :func:`agent_variables` has it.
 
     Attributes:
+        line: the number of the line at which the fault comes
+        gate: where the agent waits, if it holds at that line
+        run: the run, whose one index is the session
         pod: the first pod, once the session has come to the line
         session: the id of the session that has the claim, once it was noted
 

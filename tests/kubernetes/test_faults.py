@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Begin = Callable[..., Rounds]
 
 TOGETHER = 5
-"""Rounds at the same time: on two processors, the pods of more of them wait for each other."""
+"""Rounds at the same time: on two busy processors, the agents of ten wrote no line for minutes."""
 _EVERY = bool(os.environ.get("EVERY_POINT"))
 _SEED = int(os.environ.get("FLEET_SEED", random.randrange(1000) if _EVERY else 0))  # noqa: S311 - of faults
 _ROUNDS = int(os.environ.get("FLEET_ROUNDS", "20" if _EVERY else "1"))
