@@ -173,8 +173,8 @@ def _is_proven(
     """Return whether a session itself has written its report, and belongs to a task.
 
     An agent can write reports and records. A session of the batch signs its report with the token. One that a
-    user has resumed has no token. Its signed report names the session before it, and so on, back to a session
-    with the token, or to the one that the signed state names.
+    user has resumed has no token. Its signed report names the session before it, and so on. The first of them
+    has the token, or the signed state names it.
     """
     while True:
         record, directory = session

@@ -24,10 +24,13 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs
 
 
 @needs_root
-def test_zombies_are_reaped(inside: Container) -> None:
+def test_zombies_are_reaped(inside: Container, tmp_path: Path) -> None:
     """Orphans of an exec'd process, without a parent that waits, are gone when they have ended."""
-    inside.execute("sh", "-c", "for i in 1 2 3 4 5 6 7 8; do (sleep 0.2 &) ; done").wait(CAP)
+    end = tmp_path / "end"
+    os.mkfifo(end)
+    inside.execute("sh", "-c", f"for i in 1 2 3 4 5 6 7 8; do (read line < '{end}' &) ; done").wait(CAP)
     eventually(lambda: len(children(inside.pid)) == 8, "eight orphans")
+    end.write_text("")
     eventually(lambda: not children(inside.pid), "them to be reaped")
 
 
