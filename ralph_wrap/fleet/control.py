@@ -13,6 +13,7 @@ from ralph_wrap.fleet.listing import read_indexes
 from ralph_wrap.fleet.refs import FLEET, cost_ref, index_ref, spec_ref, stop_ref
 from ralph_wrap.fleet.spec import read_spec, write_spec
 from ralph_wrap.git import RemoteChange, read_blobs, store_blob
+from ralph_wrap.git.safe.batch import store_blobs
 
 if TYPE_CHECKING:
     from ralph_wrap.fleet.remote import FleetRemote
@@ -74,13 +75,15 @@ def withdraw_stop_requests(remote: FleetRemote, run: str) -> int:
 
     """
     stopped = [state for state in read_indexes(remote, run) if state.state == STOPPED]
-    refs = remote.listed(index_ref(run, 0).removesuffix("0") + "*", stop_ref(run, "*"))
-    changes = [RemoteChange(ref, oid, None) for ref, oid in refs.items() if ref.startswith(stop_ref(run, ""))]
-    for state in stopped:
+    requests, states = stop_ref(run, ""), index_ref(run, 0).removesuffix("0")
+    refs = remote.listed(f"{states}*", f"{requests}*")
+    asked = {ref: oid for ref, oid in refs.items() if ref.startswith(requests)}
+    changes = []
+    again = [state._replace(state=CLAIMED, ended_by="").encode() for state in stopped]
+    for state, oid in zip(stopped, store_blobs(remote.git, again), strict=True):
         ref = index_ref(run, state.number)
-        again = state._replace(state=CLAIMED, ended_by="")
-        changes.append(RemoteChange(ref, refs.get(ref), store_blob(remote.git, again.encode())))
-    if not remote.change_many(changes):
+        changes.append(RemoteChange(ref, refs.get(ref), oid))
+    if (asked and not remote.delete_below(requests, asked)) or not remote.change_many(changes):
         raise ConflictError(f"a worker changes run {run} in this moment", f"ralph-wrap fleet resume {run}")
     return len(stopped)
 

@@ -12,11 +12,10 @@ from ralph_wrap.git import (
     list_refs,
     push_error,
     read_blobs,
-    start_atomic_push,
     start_fetch,
     start_remote_listing,
 )
-from ralph_wrap.git.remote import start_push_deletion
+from ralph_wrap.git.remote import leased_push, pushed_deletion
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.ids import wide_agent_id
 from ralph_wrap.state.remote_refs import fetched, tracking
@@ -111,7 +110,7 @@ class FleetRemote:
             InterruptedWorkError: no time is left.
 
         """
-        with start_atomic_push(self.git, self.name, changes) as running:
+        with leased_push(self.git, self.name, changes) as running:
             completed = self._completed(running)
         if completed.status == 0:
             return True
@@ -131,17 +130,23 @@ class FleetRemote:
         parts = range(0, len(changes), MOST_REFS)
         return all(self.change(changes[start : start + MOST_REFS]) for start in parts)
 
-    def delete_below(self, prefix: str) -> None:
-        """Delete all refs below a prefix, or none of them; errors are those of :meth:`change`.
+    def delete_below(self, prefix: str, refs: Mapping[str, str] | None = None) -> bool:
+        """Delete all refs below a prefix, or none of them; return whether the remote has none now.
+
+        Errors are those of :meth:`change`.
 
         Arguments:
             prefix: ends with a slash.
+            refs: what the remote has there: with something else, it keeps all. ``None``: whatever it has.
 
         """
-        with start_push_deletion(self.git, self.name, prefix) as running:
+        with pushed_deletion(self.git, self.name, prefix, refs) as running:
             completed = self._completed(running, _TO_DELETE)
-        if completed.status != 0 and self.listed(f"{prefix}*"):
+        if completed.status == 0 or not (found := self.listed(f"{prefix}*")):
+            return True
+        if refs is None or found == refs:
             raise self._unreachable(completed)
+        return False
 
     def _completed(self, running: RunningCommand, patience: float = _PATIENCE) -> CompletedCommand:
         deadline = time.monotonic() + patience

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+VOLATILE = ("-c", "core.fsync=none")
+"""For refs that are not needed after a crash; git before 2.36 ignores it."""
+
 
 def resolve_commit(git: Git, revision: str) -> str | None:
     """Return the id of the commit that a revision names, ``None`` if it names none."""
@@ -188,8 +191,11 @@ def move_ref(git: Git, ref: str, before: str, oid: str, reason: str, *, itself: 
     run_git(git, "update-ref", *options, "-m", reason, ref, oid, before, config=DURABLE)
 
 
-def set_refs(git: Git, refs: Mapping[str, str | None]) -> None:
+def set_refs(git: Git, refs: Mapping[str, str | None], *, sync: bool = True) -> None:
     """Set refs in one transaction, whatever they are now; ``None`` deletes a ref.
+
+    Arguments:
+        sync: git waits for the disk, as it is configured.
 
     Raises:
         GitError: no ref was changed.
@@ -197,7 +203,8 @@ def set_refs(git: Git, refs: Mapping[str, str | None]) -> None:
     """
     rows = [f"update {ref}\0{oid}\0\0" if oid else f"delete {ref}\0\0" for ref, oid in refs.items()]
     if rows:
-        run_git(git, "update-ref", "-z", "--stdin", stdin="".join(rows).encode("utf-8", "surrogateescape"))
+        stdin = "".join(rows).encode("utf-8", "surrogateescape")
+        run_git(git, "update-ref", "-z", "--stdin", config=() if sync else VOLATILE, stdin=stdin)
 
 
 def delete_ref(git: Git, ref: str, oid: str) -> None:

@@ -34,7 +34,7 @@ from ralph_wrap.fleet.hub.repository import (
 )
 from ralph_wrap.fleet.remote import MOST_REFS
 from ralph_wrap.git import decode_lines, list_refs, push_error, run_git, start_fetch, store_blob
-from ralph_wrap.git.remote import start_leased_push
+from ralph_wrap.git.remote import leased_push
 from ralph_wrap.state.remote_claim import CLAIMS
 from ralph_wrap.state.remote_refs import owner_of
 
@@ -78,7 +78,8 @@ class Forwarder:
 
         """
         specs = [f"+refs/{part}*:{SEEN}{part}*" for part in ("heads/", "ralph/")]
-        self._completed(start_fetch(self._git, REMOTE, specs), "fetch")
+        with start_fetch(self._git, REMOTE, specs) as running:
+            self._completed(running, "fetch")
         ours, theirs = self._refs(*_OURS), self._noted(SEEN)
         agreed, pushing = self._noted(ORIGIN), self._noted(PUSHING)
         if agreed and not theirs:  # or the hub would delete what perhaps nothing else has
@@ -204,8 +205,8 @@ class Forwarder:
         mark = self._mark.change()
         marked = [*changes, *([] if self._refusals.is_waiting(mark.ref) else [mark])]
         self._note(PUSHING, {change.ref: change.after or self._deletion for change in marked})
-        running = start_leased_push(self._git, REMOTE, marked, atomic=atomic)
-        completed = self._completed(running, "push", (0, 1))
+        with leased_push(self._git, REMOTE, marked, atomic=atomic) as running:
+            completed = self._completed(running, "push", (0, 1))
         answer = PushAnswer(completed, [change.ref for change in marked])
         taken = set() if atomic and completed.status != 0 else answer.taken
         if mark.ref in taken:
@@ -241,11 +242,10 @@ class Forwarder:
         self, running: RunningCommand, what: str, accept: tuple[int, ...] = (0,)
     ) -> CompletedCommand:
         deadline = time.monotonic() + _PATIENCE
-        with running:
-            while not running.ended(_LOOK):
-                if self._cancel.hurried or time.monotonic() > deadline:
-                    raise RalphError(f"{what}: origin did not answer in time")
-            completed = running.wait()
+        while not running.ended(_LOOK):
+            if self._cancel.hurried or time.monotonic() > deadline:
+                raise RalphError(f"{what}: origin did not answer in time")
+        completed = running.wait()
         if completed.status not in accept:
             raise RalphError(f"{what}: origin does not answer: {push_error(completed)}")
         return completed

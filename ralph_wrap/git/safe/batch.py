@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import TamperedError
-from ralph_wrap.git.command import Git, decode_lines, run_git
+from ralph_wrap.git.command import DURABLE, Git, decode_lines, run_git
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -142,3 +142,13 @@ def _parts(git: Git, oids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def _listed(oids: Collection[str]) -> bytes:
     return "".join(f"{oid}\n" for oid in oids).encode()
+
+
+def store_blobs(git: Git, contents: Sequence[bytes]) -> list[str]:
+    """Store blobs by one git process, and return their ids (git-fast-import(1))."""
+    rows = [
+        b"blob\nmark :%d\ndata %d\n%s\nget-mark :%d\n" % (number, len(content), content, number)
+        for number, content in enumerate(contents, 1)
+    ]
+    answer = run_git(git, "fast-import", "--quiet", config=DURABLE, stdin=b"".join(rows))
+    return decode_lines(answer.stdout)

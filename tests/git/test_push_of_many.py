@@ -1,0 +1,106 @@
+"""A push of many refs, each with a lease: real git against a bare repository."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.git import Git, RemoteChange, git_environment, list_refs
+from ralph_wrap.git.remote import leased_push, push_error, pushed_deletion
+from tests.support.git_shim import shim_git
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.repo import Repo
+
+COUNT = 60
+FLEET = "refs/ralph/fleet/r1/"
+
+
+@pytest.fixture
+def git(repo: Repo, tmp_path: Path) -> Git:
+    """Return git at the project; it notes the words of each push."""
+    words = f'*" push "*) echo "$#" >> {tmp_path}/words ;;'
+    path = shim_git(tmp_path / "shim", words)
+    return Git(repo.path, git_environment({**os.environ, "PATH": path}))
+
+
+def _pushed(git: Git, changes: list[RemoteChange], *, atomic: bool = True) -> str:
+    """Push; return the error, empty for none."""
+    with leased_push(git, "origin", changes, atomic=atomic) as running:
+        running.ended(60)
+        completed = running.wait()
+    assert not list_refs(git, "refs/ralph-push/")
+    return push_error(completed) if completed.status else ""
+
+
+@pytest.fixture
+def there(git: Git, repo: Repo, remote: Repo) -> dict[str, str]:
+    """Return refs that a push of many has made on the remote."""
+    made = {f"{FLEET}index/{number}": repo.head for number in range(COUNT)}
+    assert _pushed(git, [RemoteChange(ref, None, oid) for ref, oid in made.items()]) == ""
+    assert list_refs(git._replace(cwd=remote.path, git_dir=remote.path), FLEET) == made
+    return made
+
+
+def _there(remote: Repo) -> dict[str, str]:
+    rows = remote.git("for-each-ref", "--format=%(refname) %(objectname)", FLEET)
+    return dict(row.split(" ", 1) for row in rows.splitlines())
+
+
+def test_many_refs_move_and_go(
+    git: Git, repo: Repo, remote: Repo, there: dict[str, str], tmp_path: Path
+) -> None:
+    """Git compares each refspec with each ref of the remote, so one pattern names those that move."""
+    before, after = repo.head, repo.commit("next")
+    changes = [RemoteChange(ref, before, after) for ref in there]
+    changes[3:4] = [RemoteChange(changes[3].ref, before, None), RemoteChange(f"{FLEET}spec", None, after)]
+    assert _pushed(git, changes) == ""
+    assert _there(remote) == {change.ref: change.after for change in changes if change.after}
+    assert max(map(int, (tmp_path / "words").read_text().split())) < COUNT
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_a_lease_of_many_holds(
+    git: Git, repo: Repo, remote: Repo, there: dict[str, str], *, atomic: bool
+) -> None:
+    """Another program has moved one ref, made another, and deleted a third one: those stay as they are."""
+    before, after = repo.head, repo.commit("next")
+    moved, made, gone = (f"{FLEET}index/{number}" for number in (1, COUNT, 2))
+    remote.git("update-ref", moved, f"{before}^{{tree}}")
+    remote.git("update-ref", made, before)
+    remote.git("update-ref", "-d", gone)
+    found = _there(remote)
+    changes = [RemoteChange(ref, before, after) for ref in there] + [RemoteChange(made, None, after)]
+    assert "rejected" in _pushed(git, changes, atomic=atomic)
+    rest = {} if atomic else dict.fromkeys(there.keys() - {moved, gone}, after)
+    assert _there(remote) == found | rest
+
+
+def test_refs_that_the_user_tracks_give_no_lease(
+    git: Git, repo: Repo, remote: Repo, there: dict[str, str]
+) -> None:
+    """The leases are those of the changes, and not what the user has fetched."""
+    repo.git("config", "--add", "remote.origin.fetch", "+refs/ralph/*:refs/theirs/*")
+    repo.git("fetch", "-q", "origin")
+    before, after = repo.head, repo.commit("next")
+    assert "stale info" in _pushed(git, [RemoteChange(ref, after, after) for ref in there])
+    assert set(_there(remote).values()) == {before}
+    assert _pushed(git, [RemoteChange(ref, before, after) for ref in there]) == ""
+
+
+def test_refs_below_a_prefix_go_if_they_are_as_known(
+    git: Git, repo: Repo, remote: Repo, there: dict[str, str]
+) -> None:
+    """Another program has made one more: all stay. Refs elsewhere stay, too."""
+    remote.git("update-ref", f"{FLEET}spec", repo.head)
+    remote.git("update-ref", f"{FLEET}index/new", repo.head)
+    for refs, is_gone in ((there, False), (there | {f"{FLEET}index/new": repo.head}, True)):
+        with pushed_deletion(git, "origin", f"{FLEET}index/", refs) as running:
+            running.ended(60)
+            assert (running.wait().status == 0) == is_gone
+        assert (f"{FLEET}index/0" not in _there(remote)) == is_gone
+    assert [*_there(remote)] == [f"{FLEET}spec"]
