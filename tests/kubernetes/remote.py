@@ -113,8 +113,11 @@ class GitServer:
         eventually(answers, "the git server to answer")
 
     def _run(self, what: str) -> Daemon:
-        script = str(Path(git_server.__file__))
-        return self._machine.start(f"git-{what}", sys.executable, script, what, str(self.root), ADDRESS)
+        words = (what, str(self.root), ADDRESS)
+        top = Path(git_server.__file__).parents[2]
+        env = ("env", f"PYTHONPATH={top}", f"HOME={self.root}", "GIT_CONFIG_NOSYSTEM=1")
+        program = (*env, sys.executable, "-m", git_server.__name__)
+        return self._machine.start(f"git-{what}", *program, *words)
 
     def stop(self) -> None:
         """Kill it: each connection is refused until the next start."""

@@ -7,12 +7,11 @@ here, so no name is ever looked up.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
+
+from tests.support import git_cgi
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,39 +94,15 @@ class _Handler(BaseHTTPRequestHandler):
     hub: GitHub
 
     def do_GET(self) -> None:
-        self._serve_git()
+        git_cgi.serve(self, self.hub.root)
 
     def do_POST(self) -> None:
         if not self.path.startswith(f"http://api.{HOST}/"):
-            self._serve_git()
+            git_cgi.serve(self, self.hub.root)
             return
-        asked = json.loads(self._body())
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         answer = self.hub.answer(asked["query"], asked.get("variables") or {})
         self._send(200, {"Content-Type": "application/json"}, json.dumps(answer).encode())
-
-    def _body(self) -> bytes:
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-
-    def _serve_git(self) -> None:
-        """Answer as git does (git-http-backend(1))."""
-        asked = urlsplit(self.path)
-        body = self._body()
-        env = {
-            **os.environ,
-            "GIT_PROJECT_ROOT": os.fspath(self.hub.root),
-            "GIT_HTTP_EXPORT_ALL": "1",
-            "REMOTE_USER": "tester",
-            "REQUEST_METHOD": self.command,
-            "PATH_INFO": asked.path,
-            "QUERY_STRING": asked.query,
-            "CONTENT_TYPE": self.headers.get("Content-Type") or "",
-            "CONTENT_LENGTH": str(len(body)),
-            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding") or "",
-        }
-        done = subprocess.run(("git", "http-backend"), input=body, env=env, capture_output=True, check=False)
-        head, _, content = done.stdout.partition(b"\r\n\r\n")
-        headers = dict(row.split(": ", 1) for row in head.decode().split("\r\n"))
-        self._send(int(headers.pop("Status", "200").split(" ")[0]), headers, content)
 
     def _send(self, status: int, headers: dict[str, str], content: bytes) -> None:
         self.send_response(status)

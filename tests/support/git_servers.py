@@ -10,10 +10,10 @@ import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support import git_cgi
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -34,28 +34,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.hangs.is_set():
             self.ended.wait()
             return
-        asked = urlsplit(self.path)
-        env = {
-            **os.environ,
-            "GIT_PROJECT_ROOT": os.fspath(self.root),
-            "GIT_HTTP_EXPORT_ALL": "1",
-            "REMOTE_USER": "tester",
-            "REQUEST_METHOD": self.command,
-            "PATH_INFO": asked.path,
-            "QUERY_STRING": asked.query,
-            "CONTENT_TYPE": self.headers.get("Content-Type") or "",
-            "CONTENT_LENGTH": self.headers.get("Content-Length") or "0",
-            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding") or "",
-        }
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        done = subprocess.run(("git", "http-backend"), input=body, env=env, capture_output=True, check=False)
-        head, _, content = done.stdout.partition(b"\r\n\r\n")
-        headers = dict(row.split(": ", 1) for row in head.decode().split("\r\n") if row)
-        self.send_response(int(headers.pop("Status", "200").split(" ")[0]))
-        for name, value in {**headers, "Content-Length": str(len(content))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
+        git_cgi.serve(self, self.root)
 
     do_GET = do_POST = _serve  # noqa: N815 -- http.server calls these names
 
