@@ -24,12 +24,6 @@ _PUSHED = "refs/ralph-push/"  # what the refs of a running push are, and are to 
 _MANY = 50  # refs of a push; for fewer, two more git processes cost more
 _NONCE = 8  # bytes
 
-LONGEST_SILENCE = 30
-"""Seconds without a byte after which git gives an HTTP connection up. A server that works sends one each 5 s.
-
-When a network is back, an old connection may stay silent for as long as it was away; a new one works at once.
-"""
-
 
 class RemoteChange(NamedTuple):
     """The change of one ref of a remote.
@@ -93,18 +87,22 @@ def start_push(git: Git, remote: str, commit: str, ref: str, *, replaced: str | 
     return start_git(git, *arguments, with_terminal=False)
 
 
-def start_atomic_push(git: Git, remote: str, changes: Sequence[RemoteChange]) -> RunningCommand:
+def start_atomic_push(
+    git: Git, remote: str, changes: Sequence[RemoteChange], *, silence: float = 0
+) -> RunningCommand:
     """Start ``git push`` of several refs: the remote changes all of them, or none.
 
     Arguments:
         remote: one of the names that :func:`list_remotes` returns.
         changes: one change for each ref.
+        silence: seconds after which git gives a silent HTTP connection up; 0 for never. A server that works
+            counts as silent: it sends 5 bytes each 5 s, and libcurl's average is below 1 byte a second then.
 
     Raises:
         ValueError: there is no change. Git would push what its configuration names.
 
     """
-    return _start_leased_push(git, remote, changes, atomic=True)
+    return _start_leased_push(git, remote, changes, atomic=True, silence=silence)
 
 
 @contextlib.contextmanager
@@ -160,7 +158,7 @@ def pushed_deletion(
     words = (*_push_words(atomic=True), "--prune")
     ending = ("--", remote, f"{_NO_REFS}*:{prefix}*")
     if refs is None:
-        with start_git(git, *words, *ending, config=_unless_silent(), with_terminal=False) as running:
+        with start_git(git, *words, *ending, with_terminal=False) as running:
             yield running
         return
     words = (*words, "--force-with-lease")
@@ -189,21 +187,21 @@ def _pushed_refs(
         set_refs(git, kept, sync=False)
         yield (
             f"{place}after/",
-            ("-c", f"remote.{remote}.fetch=+refs/*:{place}before/*", *VOLATILE, *_unless_silent()),
+            ("-c", f"remote.{remote}.fetch=+refs/*:{place}before/*", *VOLATILE),
         )
     finally:
         set_refs(git, dict.fromkeys(list_refs(git, place)), sync=False)
 
 
 def _start_leased_push(
-    git: Git, remote: str, changes: Sequence[RemoteChange], *, atomic: bool
+    git: Git, remote: str, changes: Sequence[RemoteChange], *, atomic: bool, silence: float = 0
 ) -> RunningCommand:
     if not changes:
         raise ValueError("a push without refs")
     leases = [f"--force-with-lease={ref}:{before or ''}" for ref, before, _ in changes]
     refspecs = [f"{after or ''}:{ref}" for ref, _, after in changes]
     words = (*_push_words(atomic=atomic), *leases, "--", remote, *refspecs)
-    return start_git(git, *words, config=_unless_silent(), with_terminal=False)
+    return start_git(git, *words, config=_unless_silent(silence), with_terminal=False)
 
 
 def _push_words(*, atomic: bool) -> tuple[str, ...]:
@@ -222,21 +220,26 @@ def start_remote_listing(git: Git, remote: str, *patterns: str) -> RunningComman
     return start_git(git, "ls-remote", "--refs", "--quiet", "--", remote, *patterns, with_terminal=False)
 
 
-def start_fetch(git: Git, remote: str, refspecs: Sequence[str]) -> RunningCommand:
+def start_fetch(git: Git, remote: str, refspecs: Sequence[str], *, silence: float = 0) -> RunningCommand:
     """Start ``git fetch`` of some refs, each to a ref of ours; our refs that the remote lacks are deleted.
 
     Arguments:
         remote: one of the names that :func:`list_remotes` returns.
         refspecs: as git-fetch(1) has them. A pattern that matches nothing is no error.
+        silence: as for :func:`start_atomic_push`.
 
     """
     options = ("fetch", "--quiet", "--no-tags", "--prune", "--no-write-fetch-head", "--no-recurse-submodules")
-    return start_git(git, *options, "--", remote, *refspecs, config=_unless_silent(), with_terminal=False)
+    return start_git(
+        git, *options, "--", remote, *refspecs, config=_unless_silent(silence), with_terminal=False
+    )
 
 
-def _unless_silent() -> tuple[str, ...]:
+def _unless_silent(silence: float) -> tuple[str, ...]:
     """Return the configuration with which git gives a silent connection up (git-config(1), *http.*)."""
-    return ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={LONGEST_SILENCE}")
+    if not silence:
+        return ()
+    return ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={silence:.0f}")
 
 
 def push_error(completed: CompletedCommand) -> str:

@@ -19,8 +19,6 @@ from tests.support.wait import CAP
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
 MIRRORED = ("--remote", "origin")
 SH = ("--", "sh", "-c")
 QUICK = 'remote_beat = "200ms"\n'
@@ -81,15 +79,14 @@ def test_a_server_that_hangs_holds_up_nothing(repo: Repo, remote: Repo) -> None:
     assert repo.show(f"ralph/{agent_id}-wip:a") == b"a\n"
 
 
-def test_a_push_without_an_answer_ends(repo: Repo, remote: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_push_without_an_answer_ends(repo: Repo, remote: Repo) -> None:
     """Git gives a silent connection up, so that the next push can have a new one."""
-    monkeypatch.setattr(git_remote, "LONGEST_SILENCE", 1)
     git = Git(repo.path, git_environment(os.environ))
     change = git_remote.RemoteChange("refs/heads/work", None, repo.head)
     with http_server(remote.path.parent) as (address, hangs):
         repo.git("remote", "set-url", "origin", f"{address}/{remote.path.name}")
         hangs.set()
-        with git_remote.start_atomic_push(git, "origin", [change]) as push:
+        with git_remote.start_atomic_push(git, "origin", [change], silence=1) as push:
             assert push.ended(CAP)
             assert "too slow" in git_remote.push_error(push.wait())
 

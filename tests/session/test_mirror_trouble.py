@@ -142,6 +142,25 @@ def test_a_push_without_an_answer_does_not_stand_for_the_last_one(
     assert claim_of(remote, session.report["id"])["state"] == "stopped"
 
 
+def test_a_push_that_arrives_after_the_next_look_is_the_sessions_own(
+    repo: Repo, remote: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server goes on with a push whose client has gone; the session knows that push again."""
+    repo.write(".ralph/config.toml", QUICK)
+    slow, late, arrived = (tmp_path / name for name in ("slow", "late", "arrived"))
+    keep = f'[ ! -e {slow} ] || {{ printf "%s\\n" "$@" > {late}; rm {slow}; exit 128; }}'
+    bring = f'xargs -d "\\n" -a {late} "$REAL" > {arrived}.new; rm {late}; mv {arrived}.new {arrived}'
+    cases = f'*" push "*) {keep}; [ ! -e {late} ] || {{ {bring}; }} ;;'
+    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", cases))
+    commit = "git commit -q --allow-empty -m work"
+    wait = f"until [ -e {arrived} ]; do sleep 0.05; done"
+    session = run(repo.path, "-n", "1", *MIRRORED, *SH, f"{commit}; touch {slow}; {wait}; {commit}")
+    branch = session.report["branch"]
+    assert session.report["ended_by"] == "max-iterations", session.stderr
+    assert remote.git("rev-parse", branch) == repo.git("rev-parse", branch)
+    assert not [ref for ref in refs(remote) if "rescue" in ref]
+
+
 def test_a_start_that_was_killed_gives_its_claim_back(repo: Repo, remote: Repo, tmp_path: Path) -> None:
     """The agent never ran: after the next command here, the remote has nothing of it."""
     with (

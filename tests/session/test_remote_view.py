@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ralph_wrap.git import RemoteChange
+from ralph_wrap.session.remote.schedule import Schedule
 from ralph_wrap.session.remote.view import ClaimState, RemoteView
 
 BRANCH, WIP = "refs/heads/ralph/3f9a", "refs/heads/ralph/3f9a-wip"
@@ -82,6 +85,24 @@ def test_a_failed_push_has_three_meanings(claim: str, standing: ClaimState, held
     assert seen.diverted == []
 
 
+def test_a_push_that_arrives_late_is_known_again() -> None:
+    """It arrived after the look that followed it: no other machine has moved the refs."""
+    seen = view(branch="a")
+    before = {CLAIM: "claim0", BRANCH: "a"}
+    for claim, commit in (("claim1", "b"), ("claim2", "c")):
+        seen.changes({BRANCH: commit}, claim)
+        assert seen.compare(before) is ClaimState.OURS
+        assert not seen.was_taken
+    seen.claim_alone("claim3")
+    assert seen.compare({CLAIM: "claim1", BRANCH: "b"}) is ClaimState.OURS
+    assert (seen.held, seen.was_taken, seen.diverted) == ("claim1", True, [])
+    assert seen.changes({BRANCH: "c"}, "claim4") == [
+        RemoteChange(BRANCH, "b", "c"),
+        RemoteChange(CLAIM, "claim1", "claim4"),
+    ]
+    assert seen.compare({CLAIM: "claim2", BRANCH: "b"}) is ClaimState.LOST  # its lease has gone
+
+
 def test_without_its_claim_a_session_pushes_beside_the_others() -> None:
     """It touches no ref of the session that goes on, and pushes nothing if all is there."""
     seen = view(branch="a")
@@ -103,3 +124,20 @@ def test_a_branch_that_another_program_has_moved_stays() -> None:
         RemoteChange(f"{RESCUE}heads/ralph/3f9a", None, "b"),
         RemoteChange(CLAIM, "claim0", "claim2"),
     ]
+
+
+def test_a_server_gets_more_time_after_each_silence() -> None:
+    """A slow one looks silent. A push that the remote takes soon brings the first limit back."""
+    schedule = Schedule(1.0)
+    first = schedule.silence
+    schedule.begin()
+    schedule.fail("refused", look=True)
+    assert schedule.silence == first
+    schedule.silence = 0.01
+    schedule.begin()
+    time.sleep(schedule.silence)
+    schedule.fail("too slow", look=True)
+    assert schedule.silence == 0.02
+    schedule.begin()
+    schedule.take_push()
+    assert schedule.silence == first

@@ -152,12 +152,12 @@ class Mirror:
 
         """
         git = git or self._git
-        self.schedule.begin()
+        silence = self.schedule.begin()
         try:
             if self.view.in_doubt:
                 self._ends = self._end_look
                 specs = refspecs(self._remote, self.view.agent_id, self._claim.branch)
-                self._running = start_fetch(self._git, self._remote, specs)
+                self._running = start_fetch(self._git, self._remote, specs, silence=silence)
             else:
                 self._ends = self._end_push
                 self._with_work = whole
@@ -171,7 +171,7 @@ class Mirror:
                 if not changes:
                     self.schedule.succeed(with_work=whole)
                     return
-                self._running = start_atomic_push(self._git, self._remote, changes)
+                self._running = start_atomic_push(self._git, self._remote, changes, silence=silence)
         except (GitError, OSError) as error:
             if not self._cancel.requested or git.cancel is None:
                 self._fail(str(error))
@@ -206,6 +206,7 @@ class Mirror:
     def _end_push(self, running: RunningCommand) -> None:
         if (completed := running.wait()).status == 0:
             _note(self._git, self._remote, self.view.acknowledge(), self._log)
+            self.schedule.take_push()
             self.schedule.succeed(with_work=self._with_work)
             self._log.event("mirror.pushed", remote=self._remote, sequence=self._claim.sequence)
         else:

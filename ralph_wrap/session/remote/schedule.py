@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-_LONGEST_WAIT = 600.0  # seconds between two attempts
+_LONGEST_WAIT = 600.0  # seconds between two attempts, and of silence
+_SILENCE = 30.0  # seconds; when a network is back, an old connection stays silent as long as it was away
 
 
 class Schedule:
@@ -19,6 +20,8 @@ class Schedule:
     Attributes:
         due: time of the next attempt.
         reason: why the last push of work failed; empty if the remote has taken one since.
+        silence: seconds after which the next attempt gives a silent connection up. A server that works looks
+            silent, too, so this doubles each time, until the remote takes a push in less than the first one.
 
     """
 
@@ -27,6 +30,8 @@ class Schedule:
         self._failures = 0
         self._refusals = 0
         self._whole_from = 0.0
+        self._begun = 0.0
+        self.silence = _SILENCE
         self.reason = ""
         self.due = time.monotonic() + beat
 
@@ -50,9 +55,16 @@ class Schedule:
         """Whether the next push may bring work, not the claim alone."""
         return time.monotonic() >= self._whole_from
 
-    def begin(self) -> None:
-        """Note that an attempt begins."""
-        self.due = time.monotonic() + self._beat
+    def begin(self) -> float:
+        """Note that an attempt begins; return how long it may be silent."""
+        self._begun = time.monotonic()
+        self.due = self._begun + self._beat
+        return self.silence
+
+    def take_push(self) -> None:
+        """Note that the remote has answered to a push that it has taken it."""
+        if time.monotonic() < self._begun + _SILENCE:
+            self.silence = _SILENCE
 
     def succeed(self, *, with_work: bool) -> None:
         """Note that the remote has taken a push."""
@@ -69,6 +81,8 @@ class Schedule:
 
         """
         self.reason = reason
+        if time.monotonic() >= self._begun + self.silence:
+            self.silence = min(2 * self.silence, _LONGEST_WAIT)
         if look:
             self.due = time.monotonic()
         else:

@@ -26,9 +26,9 @@ class ClaimState(Enum):
 class RemoteView:
     """The refs of one session on a remote: what it has, and what a push is to change.
 
-    A push can succeed although its answer is lost. So after a failure the session looks at the refs of
-    the remote. They are as before the push, or as the push was to leave them, or another machine has moved
-    them.
+    A push can succeed although its answer is lost, and also a while later: a server goes on with a push
+    whose client has gone. So after a failure the session looks at the refs of the remote. They are as before
+    the push, or as this push or an earlier one was to leave them, or another machine has moved them.
 
     Arguments:
         agent_id: of the session.
@@ -38,7 +38,7 @@ class RemoteView:
         refs: refs of the remote; those of other sessions do not matter.
 
     Attributes:
-        was_taken: the last comparison showed that the remote has taken the push before it.
+        was_taken: the last comparison showed that the remote has taken a push without an answer.
 
     """
 
@@ -59,6 +59,7 @@ class RemoteView:
         self._here: frozenset[str] = frozenset()  # commits that have a ref in this repository
         self._pushed: set[str] = set()  # refs that this session has pushed
         self._attempt: tuple[str | None, dict[str, str | None]] | None = None
+        self._unanswered: dict[str, dict[str, str | None]] = {}  # by claim; all replace the same claim
         self.was_taken = False
 
     @property
@@ -110,6 +111,8 @@ class RemoteView:
         if not self.is_lost:
             changes.append(RemoteChange(self.claim_ref, self.held, claim))
         self._attempt = (None if self.is_lost else claim, after) if changes else None
+        if not self.is_lost:
+            self._unanswered[claim] = after
         return changes
 
     def claim_alone(self, claim: str) -> list[RemoteChange]:
@@ -122,6 +125,7 @@ class RemoteView:
         if self.is_lost:
             return []
         self._attempt = claim, {}
+        self._unanswered[claim] = {}
         return [RemoteChange(self.claim_ref, self.held, claim)]
 
     def acknowledge(self) -> dict[str, str | None]:
@@ -130,7 +134,8 @@ class RemoteView:
             return {}
         claim, after = self._attempt
         self._attempt = None
-        self.held = claim or self.held
+        if claim is not None:
+            self.held, self._unanswered = claim, {}
         for ref, oid in after.items():
             if oid is None:
                 self._refs.pop(ref, None)
@@ -147,8 +152,9 @@ class RemoteView:
 
         """
         claim = found.get(self.claim_ref)
-        self.was_taken = self._attempt is not None and claim is not None and claim == self._attempt[0]
-        if self.was_taken:
+        self.was_taken = claim is not None and claim in self._unanswered
+        if claim is not None and self.was_taken:
+            self._attempt = claim, self._unanswered[claim]
             self.acknowledge()
         elif claim != self.held:
             self.is_lost = True
