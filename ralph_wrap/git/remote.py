@@ -111,10 +111,10 @@ def leased_push(
 ) -> Iterator[RunningCommand]:
     """Start ``git push`` of any number of refs, each with a lease, and yield it; it ends with the context.
 
-    Git compares each refspec and each lease with each ref of the remote. With 1,000 of them, and 8,000 refs at
-    the remote, a push took 19 s of processor time. Git looks up what one pattern names, and it looks up a lease in the ref
-    that tracks the ref of the remote. So refs of ours, below ``refs/ralph-push/``, name old and new objects
-    meanwhile. After a kill they stay, and hold only objects.
+    Git compares each refspec and each lease with each ref of the remote. With 1,000 of them, and 8,000 refs
+    at the remote, a push took 19 s of processor time. Git looks up what one pattern names, and it looks up a
+    lease in the ref that tracks the ref of the remote. So refs of ours, below ``refs/ralph-push/``, name old
+    and new objects meanwhile. After a kill they stay, and hold only objects.
 
     Arguments:
         remote: one of the names that :func:`list_remotes` returns.

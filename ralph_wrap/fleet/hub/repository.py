@@ -50,6 +50,9 @@ _CONFIG = {
     "http.getanyfile": "false",
     "receive.hideRefs": "refs/hub",
     "uploadpack.hideRefs": "refs/hub/seen",
+    # Seconds between two signs of life, of 5 bytes each: clients count less than 1 byte a second as silence.
+    "receive.keepAlive": "1",
+    "uploadpack.keepAlive": "1",
     "core.logAllRefUpdates": "false",
     "core.fsync": "all",  # git before 2.36 ignores it
     "gc.auto": "6700",
