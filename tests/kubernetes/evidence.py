@@ -55,7 +55,7 @@ def require_index(
 
 
 def require_rescue(run: Run, index: int, session: str, pod: str) -> None:
-    """Fail unless a session was fenced, and all that its pod has written is on the remote.
+    """Fail unless a session was fenced, and all that its pod has written comes to the remote.
 
     Arguments:
         session: the id of the session that lost its claim.
@@ -63,10 +63,14 @@ def require_rescue(run: Run, index: int, session: str, pod: str) -> None:
 
     """
     prefix = f"refs/ralph/rescue/{run.agent_id(index)}/{session}/"
-    eventually(lambda: run.remote.refs(prefix), f"work below {prefix}", LIMIT)
-    rescued = [line for ref in run.remote.refs(prefix) if run.has_lines(ref) for line in run.lines_of(ref)]
-    lost = {line for line in run.written(index) if line[1] == pod} - {*rescued}
-    assert not lost, f"lines of the pod that lost the claim, which no ref has: {lost}"
+
+    def is_whole() -> bool:
+        refs = [ref for ref in run.remote.refs(prefix) if run.has_lines(ref)]
+        rescued = {line for ref in refs for line in run.lines_of(ref)}
+        return bool(refs) and {line for line in run.written(index) if line[1] == pod} <= rescued
+
+    # A session that is fenced pushes its work, ends its agent, and pushes what came after that.
+    eventually(is_whole, f"every line of {pod} below {prefix}", LIMIT)
 
 
 def require_output(run: Run, index: int, session: str) -> None:
