@@ -168,6 +168,18 @@ def test_a_lost_connection_is_no_refusal(hub: RunningHub) -> None:
         hub.end()
 
 
+def test_a_session_that_ends_each_connection_keeps_no_other_back(hub: RunningHub) -> None:
+    """Origin answers a fetch, and breaks down when it takes the work of one session."""
+    hook = hub.run.remote.path / "hooks/pre-receive"
+    hook.write_text(f"#!/bin/sh\ngrep -q {THIRD} && kill -9 $PPID\nexit 0\n")
+    hook.chmod(0o755)
+    assert hub.push(f"HEAD:{FIRST}", f"HEAD:{SECOND}", f"HEAD:{THIRD}").returncode == 0
+    for ref in (FIRST, SECOND):
+        hub.arrives(ref, hub.run.repo.head)
+    hook.unlink()
+    hub.arrives(THIRD, hub.run.repo.head)
+
+
 DONE, TOO_LARGE = b"Done\n", b"error: RPC failed; HTTP 413 curl 22 The requested URL returned error: 413\n"
 
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 600.0  # seconds for one command
 _LOOK = 0.1
+_LOSSES = 3  # pushes without an answer; then one session may be the cause, and the hub pushes in parts
 _OURS = ("refs/heads/", "refs/ralph/")
 
 
@@ -68,6 +69,7 @@ class Forwarder:
         self._log = log
         self._mark = OriginMark(repository.git, repository.name)
         self._refusals = Refusals(interval)
+        self._losses = 0
         self._deletion = store_blob(repository.git, b"")
 
     def round(self) -> bool:
@@ -199,20 +201,21 @@ class Forwarder:
         """Push; return what origin has taken, its answer, and why it refuses something.
 
         Raises:
-            RalphError: the connection was lost; the next round finds what origin has taken.
+            RalphError: the connection was lost. The next round finds what origin has taken.
 
         """
         mark = self._mark.change()
         marked = [*changes, *([] if self._refusals.is_waiting(mark.ref) else [mark])]
         self._note(PUSHING, {change.ref: change.after or self._deletion for change in marked})
         with leased_push(self._git, REMOTE, marked, atomic=atomic) as running:
-            completed = self._completed(running, "push", (0, 1))
+            completed = self._completed(running, "push", (0, 1, 128))
         answer = PushAnswer(completed, [change.ref for change in marked])
         taken = set() if atomic and completed.status != 0 else answer.taken
         if mark.ref in taken:
             self._mark.moved(mark)
         self._note(ORIGIN, {change.ref: change.after for change in marked if change.ref in taken})
-        if answer.is_lost:
+        self._losses = self._losses + 1 if answer.is_lost else 0 if atomic else self._losses
+        if answer.is_lost and self._losses <= _LOSSES:
             raise RalphError(f"push: origin does not answer: {push_error(completed)}")
         return [change for change in changes if change.ref in taken], answer, push_error(completed)
 
