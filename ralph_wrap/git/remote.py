@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 from typing import TYPE_CHECKING
 
+from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, decode, decode_lines, run_git, start_git
 from ralph_wrap.git.objects import VOLATILE, list_refs, set_refs
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -23,6 +25,7 @@ _NOTHING_ELSE = ("--no-follow-tags", "--recurse-submodules=no")
 _PUSHED = "refs/ralph-push/"  # what the refs of a running push are, and are to become
 _MANY = 50  # refs of a push; for fewer, two more git processes cost more
 _NONCE = 8  # bytes
+_LONGEST_PUSH = 86400  # seconds after which its refs count as left by a kill
 
 
 class RemoteChange(NamedTuple):
@@ -114,7 +117,7 @@ def leased_push(
     Git compares each refspec and each lease with each ref of the remote. With 1,000 of them, and 8,000 refs
     at the remote, a push took 19 s of processor time. Git looks up what one pattern names, and it looks up a
     lease in the ref that tracks the ref of the remote. So refs of ours, below ``refs/ralph-push/``, name old
-    and new objects meanwhile. After a kill they stay, and hold only objects.
+    and new objects meanwhile. After a kill they hold only objects; after a day, the next push deletes them.
 
     Arguments:
         remote: one of the names that :func:`list_remotes` returns.
@@ -180,7 +183,7 @@ def _pushed_refs(
         after: what they are to become.
 
     """
-    place = f"{_PUSHED}{os.urandom(_NONCE).hex()}/"
+    place = f"{_PUSHED}{int(time.time())}-{os.urandom(_NONCE).hex()}/"
     kept = {f"{place}before/{ref.removeprefix('refs/')}": oid for ref, oid in before.items()}
     kept |= {f"{place}after/{ref.removeprefix('refs/')}": oid for ref, oid in after.items()}
     try:
@@ -190,7 +193,16 @@ def _pushed_refs(
             ("-c", f"remote.{remote}.fetch=+refs/*:{place}before/*", *VOLATILE),
         )
     finally:
-        set_refs(git, dict.fromkeys(list_refs(git, place)), sync=False)
+        refs = list_refs(git, _PUSHED)
+        set_refs(git, dict.fromkeys(ref for ref in refs if ref.startswith(place)), sync=False)
+        with contextlib.suppress(GitError):  # another process deletes them, too
+            set_refs(git, dict.fromkeys(ref for ref in refs if _is_left(ref)), sync=False)
+
+
+def _is_left(ref: str) -> bool:
+    """Return whether a killed push has left a ref of ours."""
+    begun = ref.removeprefix(_PUSHED).partition("-")[0]
+    return begun.isdecimal() and int(begun) < time.time() - _LONGEST_PUSH
 
 
 def _start_leased_push(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,6 +50,18 @@ def there(git: Git, repo: Repo, remote: Repo) -> dict[str, str]:
 def _there(remote: Repo) -> dict[str, str]:
     rows = remote.git("for-each-ref", "--format=%(refname) %(objectname)", FLEET)
     return dict(row.split(" ", 1) for row in rows.splitlines())
+
+
+def test_the_refs_of_a_killed_push_go(git: Git, repo: Repo, there: dict[str, str]) -> None:
+    """A push on a later day deletes them; those of a push that may run stay."""
+    now = int(time.time())
+    left, running = (f"refs/ralph-push/{begun}-aa/after/heads/x" for begun in (now - 90000, now))
+    for ref in (left, running):
+        repo.git("update-ref", ref, repo.head)
+    changes = [RemoteChange(ref, oid, None) for ref, oid in there.items()]
+    with leased_push(git, "origin", changes) as push:
+        assert push.wait(60).status == 0
+    assert [*list_refs(git, "refs/ralph-push/")] == [running]
 
 
 def test_many_refs_move_and_go(

@@ -98,6 +98,24 @@ def test_the_end_of_a_session_says_what_the_remote_refused(repo: Repo, remote: R
     assert claim["incomplete"] in entry["note"]
 
 
+def test_refused_work_is_pushed_in_growing_waits(repo: Repo, remote: Repo, tmp_path: Path) -> None:
+    """At the end of a session the claim goes alone meanwhile, so that other machines see who has the work."""
+    repo.write(".ralph/config.toml", QUICK)
+    log = tmp_path / "pushes"
+    hook = remote.path / "hooks" / "pre-receive"
+    hook.write_text(
+        f"#!/bin/sh\nif grep -q -e -wip; then echo work >> {log}; exit 1; fi; echo claim >> {log}\n"
+    )
+    hook.chmod(0o755)
+    with Session(repo.path, *MIRRORED, "-n", "1", *SH, "echo a > a") as session:
+        session.wait_for("agent.exited")
+        eventually(lambda: log.exists() and "work\nclaim\nclaim\nwork\n" in log.read_text(), "a longer wait")
+        session.send(signal.SIGTERM)
+        session.send(signal.SIGTERM)
+        ended = session.finish()
+    assert [event for event in ended.events if event["event"] == "mirror.incomplete"]
+
+
 def test_a_worktree_that_stays_is_mirrored(repo: Repo, remote: Repo) -> None:
     """Nothing has saved its files on a branch, so the remote has a snapshot of them."""
     ended = run(repo.path, *MIRRORED, "--keep-worktree", "-n", "1", *SH, "echo a > a")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LOOK = 0.2  # seconds between two looks at a running command
 _LONGEST_PAUSE = 15.0  # seconds between two attempts
+_LONGEST_WAIT = 600.0  # seconds between two pushes of work that the remote refuses
 
 
 class MirrorEnd(NamedTuple):
@@ -82,14 +83,14 @@ class MirrorEnd(NamedTuple):
         return kept.ref or work or "", "; ".join(kept.problems)
 
     def _insist(self, deadline: float) -> None:
-        """Push all until the remote has it.
+        """Push all until the remote has it; while it refuses the work, in growing waits.
 
-        While the remote refuses the work, the claim goes alone after each attempt. It says that the remote
-        lacks work, and it moves, so another machine sees that this one still has that work.
+        The claim goes alone after each refusal, and meanwhile. It says that the remote lacks work, and it
+        moves, so another machine sees that this one still has that work.
         """
         schedule = self.mirror.schedule
         longest = min(_LONGEST_PAUSE, self.context.settings.remote_beat)
-        pause, only_claim = _LOOK, False
+        pause, wait, again, only_claim = _LOOK, _LOOK, 0.0, False
         while not self._is_over(deadline):
             troubles = schedule.troubles
             looks = self.mirror.view.in_doubt  # the remote may have an earlier push, which lacks the end
@@ -97,9 +98,13 @@ class MirrorEnd(NamedTuple):
             self._await(deadline)
             if self.mirror.is_complete and not looks:
                 return
-            only_claim = schedule.is_refused and not only_claim and not self.mirror.view.in_doubt
-            if schedule.troubles > troubles:
-                self._sleep(min(pause, deadline - time.monotonic()))
+            is_refused = schedule.is_refused and not self.mirror.view.in_doubt
+            is_in_trouble, was_claim = schedule.troubles > troubles, only_claim
+            if is_in_trouble and is_refused:
+                again, wait = time.monotonic() + wait, min(wait * 2, _LONGEST_WAIT)
+            only_claim = is_refused and (not was_claim or time.monotonic() < again)
+            if is_in_trouble or (was_claim and only_claim):
+                only_claim &= self._sleep(min(pause, deadline - time.monotonic()))
                 pause = min(pause * 2, longest)
 
     def _await(self, deadline: float) -> None:
@@ -107,12 +112,13 @@ class MirrorEnd(NamedTuple):
         while not self.mirror.has_ended(_LOOK) and not self._is_over(deadline):
             self.context.log.progress(f"push: {self.mirror.view.branch_ref}")
 
-    def _sleep(self, seconds: float) -> None:
-        """Wait; a signal ends this, because the remote may be back."""
+    def _sleep(self, seconds: float) -> bool:
+        """Wait, and return whether no signal has ended the wait: the remote may be back."""
         cancel = self.context.cancel
         end, terms = time.monotonic() + seconds, cancel.terms
         while time.monotonic() < end and cancel.terms == terms and not cancel.hurried:
             time.sleep(_LOOK)
+        return cancel.terms == terms
 
     def _is_over(self, deadline: float) -> bool:
         settings, cancel = self.context.settings, self.context.cancel
