@@ -99,7 +99,7 @@ def test_the_end_of_a_session_says_what_the_remote_refused(repo: Repo, remote: R
 
 
 def test_refused_work_is_pushed_in_growing_waits(repo: Repo, remote: Repo, tmp_path: Path) -> None:
-    """At the end of a session the claim goes alone meanwhile, so that other machines see which one has the work."""
+    """The claim goes alone meanwhile, so that other machines see which one has the work."""
     repo.write(".ralph/config.toml", QUICK)
     log = tmp_path / "pushes"
     hook = remote.path / "hooks" / "pre-receive"
