@@ -49,10 +49,11 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/run.py
 
 # A python3.X on PATH may be a stub that cannot run, and Debian's python3 comes without venv: each is tried.
+# PYTHON=/usr/bin/python3 is tried first.
 .venv/installed: pyproject.toml
 	@set -eu; \
 	find_python() { \
-	    for name in python3.13 python3.12 python3.11 python3; do \
+	    for name in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
 	        if $$name -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
 	        then echo $$name; return; fi; \
 	    done; \
