@@ -120,15 +120,19 @@ def test_the_time_of_a_batch_ends_its_sessions_saved(batch: Batch) -> None:
 
 
 def test_a_usage_limit_pauses_all(batch: Batch) -> None:
-    """No session starts before its end; then all tasks are done."""
+    """No session starts before its end; then all tasks are done. Both agents run when one finds the limit."""
     batch.repo.write(".ralph/config.toml", f'[agents.mine]\ncommand = ["{batch.agent}"]\noutput = "claude"\n')
     shared = '"$RALPH_PROJECT"/.ralph/run/limits/*'
     batch.during(
         f"""if [ "$task" = one ] && [ ! -e "$RALPH_PROJECT/calls.limit" ]; then
 : > "$RALPH_PROJECT/calls.limit"
+until [ -e "$RALPH_PROJECT/calls.two" ]; do sleep 0.01; done
 {limited(8)}exit 1
 fi
-[ "$task" != two ] || until ls {shared} >/dev/null 2>&1; do sleep 0.01; done
+if [ "$task" = two ]; then
+: > "$RALPH_PROJECT/calls.two"
+until ls {shared} >/dev/null 2>&1; do sleep 0.01; done
+fi
 {result_line(PROMISE)}exit 0
 """
     )
