@@ -6,7 +6,8 @@ BIN := .venv/bin
 # Where it is set, each of the thousands of processes that a test starts would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# A third of the cases of each slow test, and a part of the kill points, others on the next day. EVERY_POINT=1: all.
+# A third of the cases of each slow test and each crash test, and a part of the kill points; others on the next day.
+# EVERY_POINT=1 takes all.
 test: lint
 	$(BIN)/pytest --numprocesses=6 --sample -m 'not fleet'
 

@@ -44,7 +44,11 @@ SLOW = {("agents", "program"), ("web", "chromium")}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Have an option for ``make test``."""
-    parser.addoption("--sample", action="store_true", help="take a third of the cases of each slow test")
+    parser.addoption(
+        "--sample",
+        action="store_true",
+        help="take a third of the cases of each slow test and each crash test",
+    )
 
 
 def pytest_configure() -> None:

@@ -30,15 +30,21 @@ class Case:
     number: int
     name: str = ""
     path: Path = LIST.parent / "module.py"
-    each: bool = False
+    markers: frozenset[str] = frozenset()
 
     def get_closest_marker(self, name: str) -> str | None:
         """Return a marker."""
-        return name if self.each and name == "every_case" else None
+        return name if name in self.markers else None
 
 
-SLOW = [*(Case("three", n) for n in range(7)), *(Case("two", n) for n in range(2)), Case("one", 0)]
-OTHERS = [*(Case("fast", n) for n in range(7)), *(Case("all", n, each=True) for n in range(7))]
+ALL, CRASH = frozenset({"every_case"}), frozenset({"crash"})
+SLOW = [
+    *(Case("three", n) for n in range(7)),
+    *(Case("two", n) for n in range(2)),
+    Case("one", 0),
+    *(Case("killed", n, markers=CRASH) for n in range(7)),
+]
+OTHERS = [*(Case("fast", n) for n in range(7)), *(Case("all", n, markers=ALL | CRASH) for n in range(7))]
 
 
 @pytest.fixture
@@ -57,13 +63,14 @@ def left_out(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], set[Case]]:
 
 @pytest.mark.parametrize("day", range(4))
 def test_three_days_take_each_case(left_out: Callable[[int], set[Case]], day: int) -> None:
-    """Of a slow test; each day takes one case of it at least, and all cases of the others."""
+    """Of a slow or crash test; each day takes one case of it at least, and all cases of the others."""
     days = [left_out(day + later) for later in range(3)]
     assert set.intersection(*days) == set()
     for left in days:
         assert left <= {*SLOW}
-        assert {case.originalname for case in {*SLOW} - left} == {"three", "two", "one"}
-        assert len([case for case in left if case.originalname == "three"]) in {4, 5}
+        assert {case.originalname for case in {*SLOW} - left} == {"three", "two", "one", "killed"}
+        for name in ("three", "killed"):
+            assert len([case for case in left if case.originalname == name]) in {4, 5}
 
 
 def test_every_point_takes_each_case(

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 FAULTY = os.fspath(Path(__file__).with_name("fault_injection.py"))
 """See there."""
 
-_COMPLETION = ("_RALPH_WRAP_COMPLETE", "_TYPER_COMPLETE_ARGS")
-
 LARGEST = 1 << 17
 """Bytes of a request."""
 
@@ -149,10 +147,9 @@ class ForkServer:
     def can_run(self, arguments: Sequence[str], environ: Mapping[str, str]) -> bool:
         """Return whether a fork does what the program does.
 
-        It is not PID 1, Python starts the same way, and no shell asks for completions. For those, Typer
-        takes the name of the program from the command line of the process.
+        It is not PID 1, and Python starts the same way.
         """
-        if [*arguments[:1]] == ["init"] or any(name in environ for name in _COMPLETION):
+        if [*arguments[:1]] == ["init"]:
             return False
         size = len(json.dumps([arguments, dict(environ)]))
         return _fixed_at_the_start(environ) == self._fixed and size < LARGEST

@@ -1,8 +1,8 @@
 """Which cases one run takes of a test that has many of them, and is slow.
 
-``make test`` (``pytest --sample``) takes a third of the cases of each test in ``tests/slow.txt``, at least
-one. The other thirds come on the next days. With ``EVERY_POINT=1`` in the environment it takes all cases,
-kill points and examples.
+``make test`` (``pytest --sample``) takes a third of the cases of each test in ``tests/slow.txt`` and of each
+crash test, at least one. The other thirds come on the next days. With ``EVERY_POINT=1`` in the environment it
+takes all cases, kill points and examples.
 ``SAMPLE_SEED=N`` takes those of an earlier day; each run prints its number.
 """
 
@@ -41,13 +41,14 @@ def examples(count: int) -> int:
 
 
 def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
-    """Return the cases of slow tests that are for another day, unless each is marked ``every_case``."""
+    """Return the cases of slow and crash tests that are for another day, unless marked ``every_case``."""
     if EVERY_POINT:
         return set()
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
     slow = slow_tests()
     for item in items:
-        if (entry := entry_of(item)) in slow and not item.get_closest_marker("every_case"):
+        is_slow = (entry := entry_of(item)) in slow or item.get_closest_marker("crash")
+        if is_slow and not item.get_closest_marker("every_case"):
             cases[entry].append(item)
     return {
         item

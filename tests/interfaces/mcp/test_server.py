@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pytest
 from anyio.from_thread import start_blocking_portal
-from mcp import Client, MCPError, StdioServerParameters
-from mcp.client.stdio import stdio_client
 
 from tests.support.blocking_git import Gate
 from tests.support.directory_listing import listing
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from anyio.from_thread import BlockingPortal
+    from mcp import Client
     from mcp_types import CallToolResult
 
 
@@ -65,6 +64,9 @@ def _text(result: CallToolResult) -> str:
 @contextlib.contextmanager
 def serving(directory: Path, *arguments: str, **environ: str) -> Iterator[Agent]:
     """Start a server and a client in a directory; the client checks each answer against the tool's schema."""
+    from mcp import Client, StdioServerParameters  # noqa: PLC0415 -- each worker collects all tests: 1.5 s
+    from mcp.client.stdio import stdio_client  # noqa: PLC0415
+
     parameters = StdioServerParameters(
         command=PROGRAM, args=["mcp", *arguments], cwd=directory, env={**os.environ, **environ}
     )
@@ -187,6 +189,8 @@ def test_remove_refuses_what_would_be_lost(repo: Repo) -> None:
 
 def test_mistaken_calls(repo: Repo) -> None:
     """Each error says what to do, nothing is made or lost, and the next call works."""
+    from mcp import MCPError  # noqa: PLC0415
+
     of_exit = "hint: arguments: action: keep|remove, discard_changes: boolean"
     with serving(repo.path) as agent:
         agent.call("enter_worktree", name="try")
