@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("trusted")
 
-_EACH = 120  # one point takes some seconds, and most are those of a session like any other
+_EACH = 200  # one point takes some seconds, and most are those of a session like any other
 
 
 def _work(world: World) -> tuple[list[str], list[list[str]]]:
