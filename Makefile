@@ -5,11 +5,13 @@
 BIN := .venv/bin
 # Where it is set, each of the thousands of processes that a test starts would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
+# A worker without tests takes half of those of another one. If each takes many at once, one has all that are long.
+PYTEST := $(BIN)/pytest --dist worksteal
 
 # A third of the cases of each slow test and each crash test, and a part of the kill points; others on the next day.
 # EVERY_POINT=1 takes all.
 test: lint
-	$(BIN)/pytest --numprocesses=6 --sample -m 'not fleet'
+	$(PYTEST) --numprocesses=6 --sample -m 'not fleet'
 
 # The tests on a real Kubernetes, one cluster for all of them. EVERY_POINT=1 takes each fault twenty times, at random
 # moments, five rounds at once (an hour); FLEET_SEED=N FLEET_ROUNDS=M takes it M times, at those of the seeds from N on.
@@ -18,7 +20,7 @@ test-fleet: .venv/installed
 
 # What a person runs while working: neither containers, browsers and real agents, nor the crash matrices.
 check: lint
-	$(BIN)/pytest --numprocesses=4 -m 'not slow and not crash and not fleet'
+	$(PYTEST) --numprocesses=4 -m 'not slow and not crash and not fleet'
 
 # Measures each test, and writes tests/slow.txt: the tests that `make check` leaves out. On an idle machine.
 measure: .venv/installed
