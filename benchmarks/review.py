@@ -9,19 +9,16 @@ what merges make, since it finds that in the repository, where it has left it.
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scenarios import PROGRAM, Repository, Verdict, compare, in_turns, make_repository
-
-from ralph_wrap import branches
-from ralph_wrap.branches import compare as comparing
-from ralph_wrap.state import project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,32 +81,38 @@ def make_reviewed(directory: Path, files: int) -> Repository:
     return repository
 
 
+_KEEPING = """
+case " $* " in
+*" merge-tree "*) kept=merges ;;
+*" diff-tree "*" --numstat "*) kept=changes ;;
+*) exec '{git}' "$@" ;;
+esac
+tee "$(mktemp '{directory}'/$kept.XXXXXX)" | '{git}' "$@"
+"""
+"""A git that keeps what two of its commands read."""
+
+
 def _asked(repository: Repository) -> list[tuple[Sequence[str], bytes]]:
-    """Return the bare git commands, and what they read: what ours asks, as it is seen from inside."""
-    place = project.find_project(repository.path, repository.environ)
-    main = branches.main_branch(place, None)
-    found = branches.read(place)
-    pairs: list[tuple[str, str]] = []
-    merges = comparing.merges
-
-    def noted(objects: Any, these: Any, scratch: Any) -> Any:
-        pairs.extend(these)  # it asks several times
-        return merges(objects, these, scratch)
-
-    comparing.merges = noted  # type: ignore[attr-defined]
-    try:
-        with project.objects_of(place) as objects:
-            facts, _ = comparing.compare(objects, branches.repository_of(place), main, found)
-    finally:
-        comparing.merges = merges  # type: ignore[attr-defined]
-    tips = "".join(f"{one.tip}\n" for one in found)
-    changed = "".join(f"{one.tip} {facts[one.name].base}\n" for one in found)
-    merged = "".join(f"{one} {other}\n" for one, other in pairs)
+    """Return the bare git commands, and what they read: what ours asks for in a review."""
+    directory = repository.path.parent / "asked"
+    directory.mkdir()
+    git = shutil.which("git", path=repository.environ["PATH"])
+    repository.script("asked/git", _KEEPING.format(git=git, directory=directory))
+    path = f"{directory}{os.pathsep}{repository.environ['PATH']}"
+    words = (PROGRAM, "review", "--json")
+    environ = {**repository.environ, "PATH": path}
+    subprocess.run(words, cwd=repository.path, env=environ, stdout=subprocess.DEVNULL, check=True)
+    merged, changed = (
+        b"".join(file.read_bytes() for file in sorted(directory.glob(f"{kept}.*")))
+        for kept in ("merges", "changes")
+    )
+    assert merged, "the review tried no merge"
+    tips = b"".join(line.split()[0] + b"\n" for line in changed.splitlines())
     return [
         (("for-each-ref", "refs/heads/"), b""),
-        (("rev-list", "--parents", "--stdin"), f"{main.tip}\n{tips}".encode()),
-        (("diff-tree", "--stdin", "-r", "-z", "-M", "--numstat"), changed.encode()),
-        (("merge-tree", "--write-tree", "--stdin", "-z", "--name-only"), merged.encode()),
+        (("rev-list", "--parents", "--stdin"), b"main\n" + tips),
+        (("diff-tree", "--stdin", "-r", "-z", "-M", "--numstat"), changed),
+        (("merge-tree", "--write-tree", "--stdin", "-z", "--name-only"), merged),
     ]
 
 
