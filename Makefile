@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A worker without tests takes half of those of another one. If each takes many at once, one has all that are long.
 PYTEST := $(BIN)/pytest --dist worksteal
 
-# A third of the cases of each slow test and each crash test, and a part of the kill points; others on the next day.
+# A quarter of the cases of each slow test and each crash test, and a part of the kill points; others on the next day.
 # EVERY_POINT=1 takes all.
 test: lint
 	$(PYTEST) --numprocesses=6 --sample -m 'not fleet'

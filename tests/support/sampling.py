@@ -1,8 +1,8 @@
 """Which cases one run takes of a test that has many of them, and is slow.
 
-``make test`` (``pytest --sample``) takes a third of the cases of each test in ``tests/slow.txt`` and of each
-crash test, at least one. The other thirds come on the next days. With ``EVERY_POINT=1`` in the environment it
-takes all cases, kill points and examples.
+``make test`` (``pytest --sample``) takes a quarter of the cases of each test in ``tests/slow.txt`` and of
+each crash test, at least one. The other quarters come on the next days. With ``EVERY_POINT=1`` in the
+environment it takes all cases, kill points and examples.
 ``SAMPLE_SEED=N`` takes those of an earlier day; each run prints its number.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 EVERY_POINT = bool(os.environ.get("EVERY_POINT"))
 """Whether everything is taken."""
 
-PARTS = 3
+PARTS = 4
 """Days on which each case is taken once."""
 
 _SEED = "SAMPLE_SEED"
