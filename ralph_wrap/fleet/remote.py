@@ -15,7 +15,7 @@ from ralph_wrap.git import (
     start_fetch,
     start_remote_listing,
 )
-from ralph_wrap.git.remote import leased_push, pushed_deletion
+from ralph_wrap.git.remote import Silence, leased_push, pushed_deletion
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.ids import wide_agent_id
 from ralph_wrap.state.remote_refs import fetched, tracking
@@ -37,8 +37,8 @@ MOST_REFS = 2000
 """Refs of one command: with 10,000, its command line is too long for execve(2)."""
 
 _LOOK = 0.1  # seconds between two looks at a running command
-_PATIENCE = 120.0  # seconds for one command; then the remote counts as unreachable
-_TO_DELETE = 600.0  # the same for a push that deletes tens of thousands of refs: each may be a file
+_PATIENCE = 120.0  # seconds of silence after which the remote counts as unreachable
+_LONGEST_PATIENCE = 600.0  # the same at most; also for a push that deletes tens of thousands of refs
 
 
 class InterruptedWorkError(RalphError):
@@ -59,6 +59,7 @@ class FleetRemote:
         self.git = git
         self.name = name
         self._is_over = is_over
+        self._patience = _PATIENCE
 
     def listed(self, *patterns: str) -> dict[str, str]:
         """Return the object ids of the refs that match a pattern, by ref.
@@ -69,7 +70,7 @@ class FleetRemote:
 
         """
         with start_remote_listing(self.git, self.name, *patterns) as running:
-            completed = self._completed(running)
+            completed = self._completed(running, fetches=True)
         if completed.status != 0:
             raise self._unreachable(completed)
         rows = (row.split("\t", 1) for row in decode_lines(completed.stdout))
@@ -80,14 +81,14 @@ class FleetRemote:
         specs = [f"+{ref}:{tracking(self.name, ref)}" for ref in refs]
         for start in range(0, len(specs), MOST_REFS):
             with start_fetch(self.git, self.name, specs[start : start + MOST_REFS]) as running:
-                completed = self._completed(running)
+                completed = self._completed(running, fetches=True)
             if completed.status != 0:
                 raise self._unreachable(completed)
 
     def fetched_below(self, prefix: str) -> dict[str, str]:
         """Fetch all refs below a prefix, which ends with a slash, and return them; errors as above."""
         with start_fetch(self.git, self.name, [f"+{prefix}*:{tracking(self.name, prefix)}*"]) as running:
-            completed = self._completed(running)
+            completed = self._completed(running, fetches=True)
         if completed.status != 0:
             raise self._unreachable(completed)
         refs = fetched(list_refs(self.git, tracking(self.name, prefix)), self.name)
@@ -141,20 +142,31 @@ class FleetRemote:
 
         """
         with pushed_deletion(self.git, self.name, prefix, refs) as running:
-            completed = self._completed(running, _TO_DELETE)
+            completed = self._completed(running, patience=_LONGEST_PATIENCE)
         if completed.status == 0 or not (found := self.listed(f"{prefix}*")):
             return True
         if refs is None or found == refs:
             raise self._unreachable(completed)
         return False
 
-    def _completed(self, running: RunningCommand, patience: float = _PATIENCE) -> CompletedCommand:
-        deadline = time.monotonic() + patience
+    def _completed(
+        self, running: RunningCommand, *, fetches: bool = False, patience: float = 0
+    ) -> CompletedCommand:
+        """Wait for the end of a command; only silence ends it.
+
+        A server that prepares a list of refs is silent, too. So the next attempt has twice the time, until a
+        command ends within the first one.
+        """
+        begun, patience = time.monotonic(), max(patience, self._patience)
+        silence = Silence(running, patience, fetches=fetches)
         while not running.ended(_LOOK):
             if self._is_over():
                 raise InterruptedWorkError(f"there was no time to ask {self.name}")
-            if time.monotonic() > deadline:
-                raise UnreachableError(f"{self.name} did not answer for {patience:.0f} s")
+            if silence.is_too_long:
+                self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
+                raise UnreachableError(f"{self.name} was silent for {patience:.0f} s")
+        if time.monotonic() < begun + _PATIENCE:
+            self._patience = _PATIENCE
         return running.wait()
 
     def _unreachable(self, completed: CompletedCommand) -> UnreachableError:

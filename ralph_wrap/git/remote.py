@@ -12,6 +12,7 @@ from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, decode, decode_lines, run_git, start_git
 from ralph_wrap.git.objects import VOLATILE, list_refs, set_refs
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.process_table import bytes_read
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,6 +27,11 @@ _PUSHED = "refs/ralph-push/"  # what the refs of a running push are, and are to 
 _MANY = 50  # refs of a push; for fewer, two more git processes cost more
 _NONCE = 8  # bytes
 _LONGEST_PUSH = 86400  # seconds after which its refs count as left by a kill
+_PROGRESS = re.compile(
+    r"(remote: )?([\w ]+: +\d+% \(\d+/\d+\)|[\w ]+ objects: +\d+|Total \d+ \(|Delta compression )"
+    r"|From |.* -> "
+)
+"""Lines of a fetch or a push that are no reason of a failure."""
 
 
 class RemoteChange(NamedTuple):
@@ -42,6 +48,38 @@ class RemoteChange(NamedTuple):
     ref: str
     before: str | None
     after: str | None
+
+
+class Silence:
+    """How long a running push or fetch has shown no progress: its standard error gets no line.
+
+    A transfer may take hours. A connection that is dead, or a server that hangs, shows nothing. A fetch of
+    few objects prints nothing meanwhile (``git unpack-objects``), so the bytes that git reads count, too.
+    Those do not count for a push: while a hook of the server hangs, the server sends 5 bytes each 5 s.
+
+    Arguments:
+        running: the command.
+        patience: seconds.
+        fetches: it is a fetch, or a list of refs.
+
+    """
+
+    def __init__(self, running: RunningCommand, patience: float, *, fetches: bool = False) -> None:
+        self._running = running
+        self._patience = patience
+        self._fetches = fetches
+        self._seen = self._look()
+        self._limit = time.monotonic() + patience
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether nothing has come for that time, as far as this was read."""
+        if (seen := self._look()) != self._seen:
+            self._seen, self._limit = seen, time.monotonic() + self._patience
+        return time.monotonic() >= self._limit
+
+    def _look(self) -> tuple[str, bytes]:
+        return self._running.latest(), bytes_read(self._running.pid) if self._fetches else b""
 
 
 def list_remotes(git: Git) -> list[str]:
@@ -80,6 +118,7 @@ def start_push(git: Git, remote: str, commit: str, ref: str, *, replaced: str | 
     arguments = (
         "push",
         "--porcelain",
+        "--progress",
         "--no-verify",
         *_NOTHING_ELSE,
         *lease,
@@ -217,7 +256,14 @@ def _start_leased_push(
 
 
 def _push_words(*, atomic: bool) -> tuple[str, ...]:
-    return ("push", "--porcelain", "--no-verify", *(("--atomic",) if atomic else ()), *_NOTHING_ELSE)
+    return (
+        "push",
+        "--porcelain",
+        "--progress",
+        "--no-verify",
+        *(("--atomic",) if atomic else ()),
+        *_NOTHING_ELSE,
+    )
 
 
 def _tracks(git: Git, remote: str, refs: Collection[str]) -> bool:
@@ -241,7 +287,14 @@ def start_fetch(git: Git, remote: str, refspecs: Sequence[str], *, silence: floa
         silence: as for :func:`start_atomic_push`.
 
     """
-    options = ("fetch", "--quiet", "--no-tags", "--prune", "--no-write-fetch-head", "--no-recurse-submodules")
+    options = (
+        "fetch",
+        "--progress",
+        "--no-tags",
+        "--prune",
+        "--no-write-fetch-head",
+        "--no-recurse-submodules",
+    )
     return start_git(
         git, *options, "--", remote, *refspecs, config=_unless_silent(silence), with_terminal=False
     )
@@ -257,7 +310,8 @@ def _unless_silent(silence: float) -> tuple[str, ...]:
 def push_error(completed: CompletedCommand) -> str:
     """Return why a push or a fetch failed, on one line, without user names and passwords in URLs."""
     rejected = [line for line in decode_lines(completed.stdout) if line.startswith("!")]
-    lines = [line.strip() for line in decode(completed.stderr).splitlines() if line.strip()]
+    printed = [line.strip() for line in decode(completed.stderr).splitlines()]
+    lines = [line for line in printed if line and not _PROGRESS.match(line)]
     if rejected:
         first = next((line for line in rejected if not line.endswith(_OF_ANOTHER)), rejected[0])
         said = [line.removeprefix("remote:").strip() for line in lines if line.startswith("remote:")]

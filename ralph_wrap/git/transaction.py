@@ -10,6 +10,8 @@ from ralph_wrap.system.named_tuple import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+_UNLOGGED = ("-c", "core.logAllRefUpdates=false")  # a ref that has a reflog keeps it, and gets an entry
+
 
 class RefChange(NamedTuple):
     """The change of one ref.
@@ -26,15 +28,16 @@ class RefChange(NamedTuple):
     after: str | None
 
 
-def change_refs(git: Git, changes: Sequence[RefChange], reason: str, at: int) -> None:
+def change_refs(
+    git: Git, changes: Sequence[RefChange], reason: str, at: int, *, logs_new: bool = True
+) -> None:
     """Change refs in one transaction; git creates and moves refs before it deletes refs.
-
-    Each created ref gets a reflog, which records the time.
 
     Arguments:
         changes: one change for each ref.
         reason: message for the reflogs.
         at: time for the reflogs, in seconds since 1970.
+        logs_new: each created ref gets a reflog, which records the time. It is one more file for each ref.
 
     Raises:
         GitError: a ref does not have its expected object id, or git cannot change it; no ref was changed.
@@ -54,9 +57,9 @@ def change_refs(git: Git, changes: Sequence[RefChange], reason: str, at: int) ->
             instructions.append(f"update {ref}\0{after}\0{before}\0")
     dated = git._replace(env={**git.env, "GIT_COMMITTER_DATE": f"@{at} +0000"})
     stdin = "".join(instructions).encode("utf-8", "surrogateescape")
-    run_git(
-        dated, "update-ref", "--create-reflog", "-m", reason, "-z", "--stdin", config=DURABLE, stdin=stdin
-    )
+    logs = ("--create-reflog",) if logs_new else ()
+    config = DURABLE if logs_new else (*DURABLE, *_UNLOGGED)
+    run_git(dated, "update-ref", *logs, "-m", reason, "-z", "--stdin", config=config, stdin=stdin)
 
 
 def ref_times(git: Git, refs: Collection[str]) -> dict[str, int]:

@@ -138,6 +138,14 @@ def processor_ticks(pid: int) -> int:
         return 0
 
 
+def bytes_read(pid: int) -> bytes:
+    """Return what ``/proc`` says of the bytes that a process has read, from sockets too; empty without it."""
+    try:
+        return (PROC / str(pid) / "io").read_bytes().partition(b"\n")[0]  # rchar, proc_pid_io(5)
+    except OSError:
+        return b""
+
+
 def start_time(pid: int) -> float | None:
     """Return when a process was started; ``None`` if there is none, or a zombie.
 

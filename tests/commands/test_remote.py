@@ -159,3 +159,17 @@ def test_resume_checks_options_before_it_asks_a_remote(repo: Repo) -> None:
     assert (wrong.status, "max-time" in wrong.stderr) == (2, True), wrong.stderr
     right = command(*words, "--max-time", "1h", cwd=repo.path)
     assert "gone cannot be read" in right.stderr, right.stderr
+
+
+def test_a_fetched_branch_has_a_reflog_once_it_moves(repo: Repo, other: Repo) -> None:
+    """A new branch replaces nothing, and costs one file less; then the reflog has the commit before."""
+    agent_id = session_in(repo, COMMIT)
+    log = other.path / f".git/logs/refs/heads/ralph/{agent_id}"
+    asked(other, "fetch")
+    assert not log.exists()
+    before = other.git("rev-parse", f"ralph/{agent_id}")
+    more = ("--branch", f"ralph/{agent_id}", "--", "sh", "-c", "git commit --allow-empty -qm b")
+    again = run(repo.path, *MIRRORED, "-n", "1", *more)
+    assert again.status == 0, again.stderr
+    asked(other, "fetch")
+    assert before in log.read_text().split()[0]

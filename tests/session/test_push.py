@@ -126,6 +126,10 @@ def test_a_git_that_finds_no_bare_repository_gets_its_path(repo: Repo) -> None:
         (b"fatal: no 'https://me:secret@host/x'\n", "fatal: no 'https://host/x'"),
         (b"ssh: denied\r\nfatal: Could not read\n\nPlease\n", "ssh: denied; fatal: Could not read"),
         (b"a\nb\n", "a"),
+        (
+            b"remote: Counting objects:  50% (1/2)\rFrom host\n * [new ref] a -> b\nfatal: early EOF\n",
+            "fatal: early EOF",
+        ),
         (b"", "git failed (128)"),
     ],
 )

@@ -106,14 +106,14 @@ def test_a_push_that_is_stuck_is_ended_and_tried_again(
 ) -> None:
     """The limit is over at once: each look ends a push and says so, or starts the next one."""
     for module in (push, mirror):
-        monkeypatch.setattr(module, "LONGEST_PUSH", 0.0)
+        monkeypatch.setattr(module, "LONGEST_SILENCE", 0.0)
     monkeypatch.setattr(push, "_FIRST_WAIT", 0.0)
     look, end = make(hanging, pushes)
     for _ in range(4):
         look()
     end()
     assert len({*pushes.pids}) > 1
-    assert "after 0 s" in pushes.text
+    assert "for 0 s" in pushes.text
 
 
 @BOTH
@@ -122,7 +122,7 @@ def test_without_the_limit_a_push_runs_for_ever(
 ) -> None:
     """No look starts another push, and nothing is said."""
     for module in (push, mirror):
-        monkeypatch.setattr(module, "LONGEST_PUSH", math.inf)
+        monkeypatch.setattr(module, "LONGEST_SILENCE", math.inf)
     look, end = make(hanging, pushes)
     for _ in range(4):
         look()

@@ -153,8 +153,10 @@ class Bringing:
         reason, now = f"ralph-wrap: fetched from {self._remote.name}", int(time.time())
         if not (changes := [change for plan in plans for change in plan.changes]):
             return
+        # A new ref has no commit before it, so it needs no reflog: a thousand sessions need a thousand files.
+        logs_new = any(change.before for change in changes)
         try:
-            change_refs(self._git, changes, reason, now)
+            change_refs(self._git, changes, reason, now, logs_new=logs_new)
         except GitError:
             for plan in plans:
                 try:

@@ -15,6 +15,7 @@ from ralph_wrap.git import (
     read_blobs,
     start_fetch,
 )
+from ralph_wrap.git.remote import Silence
 from ralph_wrap.state import inventory, remote_claim
 from ralph_wrap.state.ids import is_agent_id
 from ralph_wrap.state.project import repository_of
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
 
-_PATIENCE = 600.0  # seconds for git fetch
+_PATIENCE = 600.0  # seconds of silence of git fetch
+_LOOK = 0.1  # seconds between two looks at it
 _LOOKS = 20  # fetches at most: a live session can push as often as we fetch
 
 
@@ -185,10 +187,11 @@ class RemoteSessions:
     def _fetch(self, specs: Sequence[str]) -> None:
         self._refs = None
         with start_fetch(self.git, self.name, specs) as running:
-            try:
-                completed = running.wait(_PATIENCE)
-            except TimeoutError:
-                raise UnreachableError(f"{self.name} did not answer for {_PATIENCE:.0f} s") from None
+            silence = Silence(running, _PATIENCE, fetches=True)
+            while not running.ended(_LOOK):
+                if silence.is_too_long:
+                    raise UnreachableError(f"{self.name} was silent for {_PATIENCE:.0f} s")
+            completed = running.wait()
         if completed.status != 0:
             reason = push_error(completed)
             raise UnreachableError(f"{self.name} cannot be read: {reason}", f"git fetch {self.name}")

@@ -15,7 +15,6 @@ After a kill in 4 or 5, the next round finds in 1 what origin has. If it is what
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RalphError
@@ -34,7 +33,7 @@ from ralph_wrap.fleet.hub.repository import (
 )
 from ralph_wrap.fleet.remote import MOST_REFS
 from ralph_wrap.git import decode_lines, list_refs, push_error, run_git, start_fetch, store_blob
-from ralph_wrap.git.remote import leased_push
+from ralph_wrap.git.remote import Silence, leased_push
 from ralph_wrap.state.remote_claim import CLAIMS
 from ralph_wrap.state.remote_refs import owner_of
 
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.process import CompletedCommand, RunningCommand
 
-_PATIENCE = 600.0  # seconds for one command
+_PATIENCE = 600.0  # seconds of silence of one command
 _LOOK = 0.1
 _LOSSES = 3  # pushes without an answer; then one session may be the cause, and the hub pushes in parts
 _OURS = ("refs/heads/", "refs/ralph/")
@@ -244,9 +243,9 @@ class Forwarder:
     def _completed(
         self, running: RunningCommand, what: str, accept: tuple[int, ...] = (0,)
     ) -> CompletedCommand:
-        deadline = time.monotonic() + _PATIENCE
+        silence = Silence(running, _PATIENCE, fetches=what == "fetch")
         while not running.ended(_LOOK):
-            if self._cancel.hurried or time.monotonic() > deadline:
+            if self._cancel.hurried or silence.is_too_long:
                 raise RalphError(f"{what}: origin did not answer in time")
         completed = running.wait()
         if completed.status not in accept:

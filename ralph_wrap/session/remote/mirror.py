@@ -24,8 +24,9 @@ from ralph_wrap.git import (
     start_fetch,
     store_blob,
 )
+from ralph_wrap.git.remote import Silence
 from ralph_wrap.session.remote.messages import MirrorMessages
-from ralph_wrap.session.remote.push import LONGEST_PUSH
+from ralph_wrap.session.remote.push import LONGEST_SILENCE
 from ralph_wrap.session.remote.schedule import Schedule
 from ralph_wrap.session.remote.view import ClaimState
 from ralph_wrap.state import remote_claim
@@ -90,10 +91,10 @@ class Mirror:
         self.schedule = Schedule(claim.beat)
         self._running: RunningCommand | None = None
         self._ends: Callable[[RunningCommand], None] = self._end_push
-        self._with_work = True
+        self._with_work, self._lacking = True, ""
         self.work: str | None = None
-        self._lacking = ""
-        self._next_look, self._limit = 0.0, 0.0
+        self._next_look = 0.0
+        self._silence: Silence | None = None
 
     @property
     def wakes(self) -> float:
@@ -176,7 +177,7 @@ class Mirror:
             if not self._cancel.requested or git.cancel is None:
                 self._fail(str(error))
             return
-        self._limit = time.monotonic() + LONGEST_PUSH
+        self._silence = Silence(self._running, LONGEST_SILENCE, fetches=self._ends == self._end_look)
         self.spare(self._running.pid)
 
     def has_ended(self, timeout: float) -> bool:
@@ -190,11 +191,11 @@ class Mirror:
         return True
 
     def _is_stuck(self) -> bool:
-        """Return whether the remote has not answered for a long time; the command is ended then."""
-        if self._running is None or time.monotonic() < self._limit:
+        """Return whether the remote was silent for a long time; the command is ended then."""
+        if self._running is None or self._silence is None or not self._silence.is_too_long:
             return False
         self._leave(self._running, lambda running: running.end())
-        self._fail(f"no answer after {LONGEST_PUSH:.0f} s")
+        self._fail(f"no answer for {LONGEST_SILENCE:.0f} s")
         return True
 
     def _leave(self, running: RunningCommand, end: Callable[[RunningCommand], object]) -> None:

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.git import count_commits, list_refs, push_error, start_push
+from ralph_wrap.git.remote import Silence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.process import RunningCommand
 
-LONGEST_PUSH = 600.0
-"""Seconds after which a push, or a fetch of a mirror, counts as stuck: the remote does not answer."""
+LONGEST_SILENCE = 600.0
+"""Seconds of silence after which a push, or a fetch of a mirror, counts as stuck: the remote is gone."""
 
 _FIRST_WAIT = 60.0  # seconds between a failure and the next attempt; each next wait is twice as long
 _LONGEST_WAIT = 600.0  # seconds
@@ -63,6 +64,7 @@ class BranchPush:
         self._base = base
         self._tried = base
         self._running: RunningCommand | None = None
+        self._silence: Silence | None = None
         self._failures = 0
         self.wakes = math.inf
         """When :meth:`start` has something to do although there is no new commit (:func:`time.monotonic`)."""
@@ -81,7 +83,10 @@ class BranchPush:
         if self._running is not None and not self._has_ended(self._running, _GLANCE):
             if time.monotonic() < self.wakes:
                 return
-            self._give_up(f"no end after {LONGEST_PUSH:.0f} s")
+            if self._silence is not None and not self._silence.is_too_long:
+                self.wakes = time.monotonic() + LONGEST_SILENCE
+                return
+            self._give_up(f"no answer for {LONGEST_SILENCE:.0f} s")
         if self._failures and time.monotonic() >= self.wakes:
             self._tried = self._pushed or self._base
             self.wakes = math.inf
@@ -93,7 +98,8 @@ class BranchPush:
         replaced = self._pushed if self._own and rewritten else None
         self._running = start_push(self._git, self._remote, tip, ref, replaced=replaced)
         self._tried = tip
-        self.wakes = time.monotonic() + LONGEST_PUSH
+        self._silence = Silence(self._running, LONGEST_SILENCE)
+        self.wakes = time.monotonic() + LONGEST_SILENCE
         self._spare(self._running.pid)
 
     def finish(self, cancel: CancelToken) -> None:
