@@ -85,3 +85,37 @@ def test_every_row_names_something() -> None:
 def test_a_stale_row_is_found(source: str, found: list[str]) -> None:
     """In functions and in classes."""
     assert [*_stale(source)] == found
+
+
+ARTICLES = frozenset({"the", "a", "an", "its", "our", "their"})
+
+
+def _repeating(source: str) -> list[str]:
+    """Return the rows whose text is their name."""
+    return [
+        f"{name}: {text}"
+        for name, text in re.findall(r"^ {4,}(\w+): (.+)\.$", source, re.MULTILINE)
+        if [word for word in text.lower().split() if word not in ARTICLES] == name.split("_")
+    ]
+
+
+def test_no_row_repeats_its_name() -> None:
+    """A reader of the name learns nothing from it."""
+    found = {
+        path.relative_to(PACKAGE).as_posix(): _repeating(path.read_text()) for path in PACKAGE.rglob("*.py")
+    }
+    assert {path: rows for path, rows in found.items() if rows} == {}
+
+
+@pytest.mark.parametrize(
+    ("row", "is_found"),
+    [
+        ("project: the project", True),
+        ("exit_status: its exit status", True),
+        ("project: where it runs", False),
+        ("directory: the directory of the project", False),
+    ],
+)
+def test_a_row_that_repeats_its_name_is_found(row: str, is_found: bool) -> None:
+    """With or without an article; a row that says more is none."""
+    assert _repeating(f'"""Run.\n\n    Arguments:\n        {row}.\n"""') == [row] * is_found

@@ -197,7 +197,6 @@ class _SessionRefs(NamedTuple):
     """The refs of one session: no other ref comes in.
 
     Attributes:
-        agent_id: its agent id.
         branch: full name of its branch.
 
     """

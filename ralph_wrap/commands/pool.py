@@ -54,8 +54,6 @@ class ProjectPool(NamedTuple):
     """The pool of a project.
 
     Attributes:
-        project: the project.
-        repository: its repository.
         settings: the settings of the configuration file.
 
     """

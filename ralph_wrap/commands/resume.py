@@ -49,7 +49,6 @@ class ResumableSession(NamedTuple):
 
     Attributes:
         directory: of the session.
-        record: its record.
         base: the commit that a worktree starts from; ``None`` without a worktree.
         has_branch: its branch exists; otherwise the branch begins anew at *base*.
         started: how it was started; ``None`` if that is unknown.

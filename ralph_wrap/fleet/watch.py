@@ -27,7 +27,6 @@ class RunWatch:
     """Looks at the refs of the run now and then, and pushes a usage limit that the session has found.
 
     Arguments:
-        remote: the remote.
         ref: asks the session to stop.
         stop: called when the ref is there, at each look.
         limits: of the accounts.

@@ -52,7 +52,6 @@ def read(directory: Path, belongs: Path | None = None) -> Path:
     """Return the git directory that the ``.git`` file of a directory names; symlinks are resolved.
 
     Arguments:
-        directory: the directory.
         belongs: where it belongs, if it has been moved.
 
     Raises:
@@ -116,7 +115,6 @@ def is_below_some_mount(content: bytes, directory: Path, parts: int) -> bool:
 
     Arguments:
         content: of the file in the registration.
-        directory: the directory.
         parts: how many names at the end of its path are the same at every mount.
 
     """

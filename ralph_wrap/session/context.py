@@ -32,7 +32,6 @@ class SessionContext(NamedTuple):
 
     Attributes:
         settings: of the session.
-        project: the project.
         base: the commit to start from; ``None`` if there is none.
         record: of the session.
         cancel: whether the session must end.

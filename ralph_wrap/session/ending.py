@@ -84,7 +84,6 @@ class SessionEnd:
 
     Arguments:
         settings: the settings of the session.
-        project: the project.
         claim: the session's record, and its lock.
         state: what has happened.
         cancel: the signals so far.

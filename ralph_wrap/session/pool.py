@@ -28,7 +28,6 @@ class SessionPool(NamedTuple):
 
     Attributes:
         settings: of the session.
-        project: the project.
         layout: the files of the repository that the worktree contains.
         session: id of the session.
 

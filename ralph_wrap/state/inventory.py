@@ -48,7 +48,7 @@ class SessionEntry(NamedTuple):
         agent: its agent or command.
         iteration: the number of the latest iteration.
         age: seconds since it began.
-        branch: its branch.
+        branch: what it works on, or has worked on.
         ahead: commits on *branch* since the session began; of a finished one, until its end.
         workspace: the directory where its agent works.
         note: the reason why the record cannot be read.
@@ -139,7 +139,6 @@ def find(project: Project, name: str) -> FoundSession:
     """Return the session of a name: the one that is not finished, else the newest one that is.
 
     Arguments:
-        project: the project.
         name: an agent id, a session id, a branch that the session recorded, or a title.
 
     Raises:
@@ -159,7 +158,6 @@ def every(project: Project, records: str = "*") -> list[FoundSession]:
     """Return the sessions that are not finished, and after them the finished ones, the newest first.
 
     Arguments:
-        project: the project.
         records: a pattern for the ids of finished sessions.
 
     """
@@ -267,7 +265,6 @@ def sessions(
     """Return every session of a project that is not finished, or has kept its worktree, oldest first.
 
     Arguments:
-        project: the project.
         now: for the ages.
         finished: all finished ones, too.
         also: ids of sessions that run on other machines; their records here look finished.

@@ -98,11 +98,11 @@ def _foreign(directory: Path, project: Project) -> FoundStart | None:
 
 
 def _checked(loaded: dict[str, Any], directory: Path, project: Project) -> FoundStart:
-    options, command, place = loaded["options"], loaded["command"], loaded["directory"]
-    texts = [*options.keys(), *options.values(), *command, place]
+    options, command, directory_text = loaded["options"], loaded["command"], loaded["directory"]
+    texts = [*options.keys(), *options.values(), *command, directory_text]
     if not isinstance(command, list) or not all(isinstance(text, str) for text in texts):
         raise TypeError("a field of the wrong type")
-    start = SessionStart(options, tuple(command), place)
+    start = SessionStart(options, tuple(command), directory_text)
     return FoundStart(start, is_signed(start, directory, project, loaded["signature"]))
 
 

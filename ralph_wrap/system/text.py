@@ -99,11 +99,11 @@ def location(directory: Path) -> str:
 
     """
     try:
-        named, here = directory.resolve(), Path.cwd()
+        named, current = directory.resolve(), Path.cwd()
     except OSError:  # our directory is gone
         return ""
-    top = _top(here)
-    if named == here or (top is not None and top == _top(named)):
+    top = _top(current)
+    if named == current or (top is not None and top == _top(named)):
         return ""
     return f"-C {shlex.quote(os.fspath(directory))}"
 

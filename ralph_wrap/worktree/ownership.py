@@ -250,7 +250,6 @@ def is_begun(directory: Path, pointers: Collection[bytes]) -> bool:
     """Return whether a directory holds no more than a ``.git`` file of ours, perhaps half-written.
 
     Arguments:
-        directory: the directory.
         pointers: what we may have written to that file.
 
     """

@@ -187,7 +187,6 @@ def moved_or_replaced(path: Path, registration: Path | None = None) -> RefusedEr
     """Return the error for another directory at the path of a session's worktree.
 
     Arguments:
-        path: the path.
         registration: the registration that the worktree had, if git has forgotten it.
 
     """

@@ -162,7 +162,6 @@ def remove(
     """Remove a worktree without saving anything; its branch stays.
 
     Arguments:
-        worktree: the worktree.
         git: git in the repository.
         trash: a directory on the worktree's file system.
         name: the name of the directory in the trash, in the form of a session id.
@@ -366,7 +365,6 @@ def is_half_dropped(registration: Path, *, marked: bool) -> bool:
     """Return whether git began to delete a registration (file by file), or has deleted all of it.
 
     Arguments:
-        registration: the registration.
         marked: it had the mark of a session.
 
     """

@@ -70,7 +70,6 @@ def turn(
     """Be the only process that merges in a repository, until the context ends.
 
     Arguments:
-        repository: the repository.
         home: the registry of the project.
         log: gets a line if another process merges now.
         cancel: a signal ends the wait.

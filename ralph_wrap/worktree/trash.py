@@ -105,7 +105,6 @@ def discard_worktree(directory: Path, aside: Path, registration: Path, path: Pat
     """Delete a worktree that git has unregistered, as :func:`discard` does.
 
     Arguments:
-        directory: its directory.
         aside: its path in the trash.
         registration: the registration that its ``.git`` file must name.
         path: its path before it was moved.

@@ -113,7 +113,6 @@ def restore_files(
     A half-written file counts as changed. The index of the checkout is not touched.
 
     Arguments:
-        checkout: the checkout.
         index: path for a separate index.
         old: commit or tree with the content to restore.
         new: commit or tree with the content that the change wrote.
@@ -164,10 +163,8 @@ def on_disk(
     """Return mode and object id of the file at each changed path; ``None`` for no file, or a directory.
 
     Arguments:
-        checkout: the checkout.
         scratch: git in it with a separate index, which this function replaces.
         commit: a commit; its attributes decide how git stores the files.
-        changes: the changes.
 
     Raises:
         GitError: git cannot read a file.
@@ -197,7 +194,6 @@ def _has_come(checkout: UserCheckout, current: tuple[str, str] | None, change: P
     """Return whether a file has the new content of a change, or the beginning that a killed git wrote.
 
     Arguments:
-        checkout: the checkout.
         current: mode and object id of the file, ``None`` for no file.
         change: the change of the path.
 

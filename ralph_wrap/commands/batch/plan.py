@@ -46,7 +46,7 @@ class BatchTask(NamedTuple):
         session: that session.
         branch: its branch; ``None`` if it has none.
         ended_by: the reason why it ended.
-        exit_status: its exit status.
+        exit_status: what its process has returned.
         cost_usd: what all its sessions have cost, as far as their agents have reported it.
 
     """

@@ -106,8 +106,8 @@ def drop(
 
 def _only_there(project: Project, wanted: DropSelection, copies: RemoteCopies) -> list[str]:
     """Return the agent ids among the names that have refs on the remote, and no branch here."""
-    here = {branch.label for branch in branches.read(project)} if wanted.names else set()
-    return [name for name in wanted.names if name in copies and name not in here]
+    existing = {branch.label for branch in branches.read(project)} if wanted.names else set()
+    return [name for name in wanted.names if name in copies and name not in existing]
 
 
 def _drop_there(

@@ -34,7 +34,6 @@ class RemoteCopies:
     """The refs that sessions have on one remote.
 
     Arguments:
-        project: the project.
         remote: name of the remote; its refs were fetched.
 
     """

@@ -40,7 +40,7 @@ class FetchedSession(NamedTuple):
         title: what people call the session.
         node: the machine that it runs or ran on.
         state: running, stopped, done, or dead; empty if the claim cannot be read.
-        branch: its branch.
+        branch: what it works on, or has worked on.
         action: new, moved, unchanged, or left.
         note: why it was left, or why the remote lacks some of its work.
 
@@ -60,7 +60,6 @@ class Bringing:
     """Brings sessions that were fetched into a project.
 
     Arguments:
-        project: the project.
         remote: the sessions.
         again: ids, branches or titles of sessions to bring even if they were dropped here.
 

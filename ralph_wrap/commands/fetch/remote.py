@@ -38,7 +38,6 @@ class RemoteSessions:
     """The sessions of one remote.
 
     Arguments:
-        project: the project.
         remote: name of the remote.
 
     Attributes:

@@ -57,7 +57,6 @@ def cleanup(
     Arguments:
         path: the absolute path of the worktree.
         cwd: the caller's working directory.
-        keep_branch: keep its branch.
         force: remove it even if work would be lost.
 
     Raises:

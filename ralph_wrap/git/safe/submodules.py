@@ -76,8 +76,8 @@ def pointers_below(
     """
     for path, commit in {entry.path: entry.commit for entry in submodules_in(git)}.items():
         directory = top / path
-        places = (path, *_parents(path), f"{path}/.git")
-        if any((top / place).is_symlink() for place in places):
+        paths = (path, *_parents(path), f"{path}/.git")
+        if any((top / each).is_symlink() for each in paths):
             continue
         try:
             is_inside = (directory / ".git").is_dir()

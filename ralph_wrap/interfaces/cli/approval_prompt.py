@@ -40,7 +40,6 @@ def require(
     """Check that the user has approved what a command obeys of its project; if not, ask on the terminal.
 
     Arguments:
-        project: the project.
         settings: of the command. The user approves the text in them; it is not read again.
         depends: tells whether the command depends on a key.
         signals: entered handlers.
@@ -113,7 +112,6 @@ def approve(project: Project, wanted: Approvable, signals: SignalHandlers | None
     """Approve values: on a terminal after the user's answer, elsewhere by the call alone.
 
     Arguments:
-        project: the project.
         wanted: the values.
         signals: entered handlers.
 

@@ -72,5 +72,5 @@ def fetch_first(
 
 
 def _words(entry: FetchedSession) -> list[str]:
-    where = f"{entry.state} on {entry.node}" if entry.node and entry.state == "running" else entry.state
-    return [entry.id, entry.title, where, entry.action, entry.note]
+    state = f"{entry.state} on {entry.node}" if entry.node and entry.state == "running" else entry.state
+    return [entry.id, entry.title, state, entry.action, entry.note]

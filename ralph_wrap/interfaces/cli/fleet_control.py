@@ -293,8 +293,8 @@ def _show(run: str, rows: list[IndexRow], status: JobStatus) -> None:
     known = sum(row.cost_usd or 0.0 for row in rows)
     states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none claimed yet"
     cost = f", ${known:.2f} reported" if known else ""
-    where = status.state if status.state == _ON_MACHINES else f"its Job is {status.state}"
-    typer.echo(f"run {run}: {states}{cost}; {where}")
+    progress = status.state if status.state == _ON_MACHINES else f"its Job is {status.state}"
+    typer.echo(f"run {run}: {states}{cost}; {progress}")
     cells = [
         (
             *(str(row.number), row.id, row.state, str(row.iterations)),

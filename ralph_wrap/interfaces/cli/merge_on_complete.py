@@ -36,7 +36,6 @@ def land(
     The session's exit status stays. The log goes to stderr and to the session's event log.
 
     Arguments:
-        project: the project.
         settings: of the session. The user approved its check before the start, and it is not read again.
         report: of the session.
         signals: entered handlers; after a signal nothing is merged.

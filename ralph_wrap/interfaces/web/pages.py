@@ -45,7 +45,6 @@ class PageContext(NamedTuple):
     """The project that the pages show.
 
     Attributes:
-        project: the project.
         facts: the compared branches.
         notes: the results of buttons.
         read_only: there are no buttons.

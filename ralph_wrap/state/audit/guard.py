@@ -21,7 +21,6 @@ class SessionGuard:
     """Looks at the repository of a session.
 
     Arguments:
-        project: the project.
         session: id of the session.
         log: gets a warning for each finding.
 

@@ -244,7 +244,6 @@ def _check_out(
     """Check out the missing files; *cancel*, *progress* and *meanwhile* are those of :func:`create`.
 
     Arguments:
-        worktree: the worktree.
         git: git in the repository.
         commit: the commit that is checked out in it, ``None`` for a new worktree.
 

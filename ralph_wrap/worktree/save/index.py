@@ -50,7 +50,6 @@ def lift_flags(worktree: LinkedWorktree, scratch: Git, listing: IndexListing) ->
     In a sparse checkout, an absent file with *skip worktree* was never checked out, so it is not deleted.
 
     Arguments:
-        worktree: the worktree.
         scratch: git in it with the copy, which this function makes if necessary.
         listing: of the worktree's own index.
 

@@ -49,7 +49,6 @@ def look(
     """Return the differences of a worktree from its HEAD, including files that index flags hide.
 
     Arguments:
-        worktree: the worktree.
         git: git in it.
         scratch: the same with the copy of the index, which this function makes if necessary.
         problems: gets a line for each thing that git does not see or cannot save.
@@ -86,7 +85,6 @@ def head_of(worktree: LinkedWorktree, git: Git) -> Head:
     """Return HEAD of a worktree, without its tree if the files alone tell the rest.
 
     Arguments:
-        worktree: the worktree.
         git: git in it.
 
     """

@@ -118,7 +118,6 @@ def save_without_files(worktree: LinkedWorktree, git: Git, index: Path, request:
     """Save what the registration of a worktree holds: its index and its commits. Its directory is gone.
 
     Arguments:
-        worktree: the worktree.
         git: git at the repository.
         index: a free path for a copy of the index, in a directory of our own.
         request: how to save it.

@@ -48,7 +48,6 @@ def find(
     """Return the submodules of a worktree, including submodules of submodules, by name.
 
     Arguments:
-        worktree: the worktree.
         git: git at the repository.
         directory: the present directory of the worktree.
         problems: gets a line for each file without a repository, and each repository with two directories.

@@ -60,7 +60,6 @@ def save_submodules(
     """Save the work in the submodules of a worktree.
 
     Arguments:
-        worktree: the worktree.
         git: git at the repository.
         index: a path; copies of the submodules' indexes are made next to it.
         problems: gets a line for each thing that cannot be saved.
@@ -166,7 +165,6 @@ def add_losses(worktree: LinkedWorktree, git: Git, index: Path, found: Losses) -
     """Return the losses of a worktree together with those of its submodules.
 
     Arguments:
-        worktree: the worktree.
         git: git at the repository.
         index: a path; copies of the submodules' indexes are made next to it.
         found: the losses without submodules.

@@ -115,7 +115,6 @@ def write_trees(
     """Write the trees of a worktree.
 
     Arguments:
-        worktree: the worktree.
         scratch: git in it with a copy of its index, which this function makes if it does not exist.
         head: HEAD of the worktree.
         found: the uncommitted paths, and what the files looked like before.

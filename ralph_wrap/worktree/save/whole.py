@@ -46,7 +46,6 @@ def save(
     """Save the work that would be lost with a worktree and its submodules, and verify it.
 
     Arguments:
-        worktree: the worktree.
         git: git at the repository.
         index: a free path for a copy of the index.
         request: how to save it.
@@ -108,7 +107,6 @@ def losses(worktree: LinkedWorktree, git: Git, index: Path) -> Losses:
     """Return the work that would be lost with a worktree and its submodules; change nothing.
 
     Arguments:
-        worktree: the worktree.
         git: git at the repository.
         index: a free path for a copy of the index.
 
