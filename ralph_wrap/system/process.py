@@ -37,7 +37,7 @@ _AGENTS_GRACE = 5.0  # seconds between SIGTERM and SIGKILL to an agent, if our w
 _GRACE = 1.0  # seconds between the first signal to one of our commands and SIGKILL
 _TICK = 0.05  # seconds between two looks, where no pidfd reports the end of a process
 
-ENDING = {signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM}
+ENDING = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM})
 _FOR_GROUPS = {*ENDING, signal.SIGTSTP}
 """Signals that terminals, and programs such as timeout(1), send to a whole process group."""
 

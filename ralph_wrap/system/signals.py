@@ -13,12 +13,12 @@ import sys
 from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.process import ENDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import FrameType
 
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _WAKING = (signal.SIGCHLD, signal.SIGTSTP, signal.SIGCONT)
 
 
@@ -47,7 +47,7 @@ class SignalHandlers:
         self._stack.callback(os.close, written)
         before = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
         self._stack.callback(signal.set_wakeup_fd, before)
-        for number in (*_ENDING, *_WAKING):
+        for number in (*ENDING, *_WAKING):
             handler = signal.getsignal(number)
             if handler is signal.SIG_IGN and number != signal.SIGCHLD:
                 continue
@@ -59,7 +59,7 @@ class SignalHandlers:
         self._stack.close()
 
     def _record(self, number: int, _frame: FrameType | None) -> None:
-        if number in _ENDING:
+        if number in ENDING:
             self.cancel.record(number)
         elif number == signal.SIGTSTP:
             self.suspended = True

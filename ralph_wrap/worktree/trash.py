@@ -278,7 +278,7 @@ def _delete_and_exit(entries: list[_Entry]) -> NoReturn:
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        for number in process.ENDING:
             signal.signal(number, signal.SIG_DFL)
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):

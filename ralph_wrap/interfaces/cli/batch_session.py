@@ -22,6 +22,7 @@ from ralph_wrap.interfaces.cli.start import be_in_background, start, sweep_first
 from ralph_wrap.session.preflight import look_first
 from ralph_wrap.state.project import find_project, repository_of
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.process import ENDING
 from ralph_wrap.system.process_tree import end_with_parent
 from ralph_wrap.system.text import shortened
 
@@ -43,7 +44,6 @@ Commit your work. When all of this is done, answer with this line alone:
 """
 _LONGEST_NAME = 200  # characters
 _TITLE = 48  # columns
-_BLOCKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class _Invocation(NamedTuple):
@@ -175,7 +175,7 @@ def _fork(run: Callable[[SignalHandlers], int], state: BatchState) -> StartedPro
     """
     reading, writing = os.pipe()
     parent = os.getpid()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)  # until the child has handlers of its own
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until the child has handlers of its own
 
     def run_in_child(signals: SignalHandlers) -> int:
         state.lock.release()

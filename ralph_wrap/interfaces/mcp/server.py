@@ -39,12 +39,11 @@ from ralph_wrap.errors import RalphError
 from ralph_wrap.interfaces.mcp.tools import TOOLS, answer
 from ralph_wrap.system import deferred
 from ralph_wrap.system.log import lines_of, one_line, traceback_of
+from ralph_wrap.system.process import ENDING
 
 if TYPE_CHECKING:
     from ralph_wrap.interfaces.mcp.tools import McpTool, ToolCaller
     from ralph_wrap.system.log import Log
-
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def load() -> None:
@@ -91,7 +90,7 @@ async def _serve(caller: ToolCaller, log: Log) -> None:
 
 
 async def _end_at_a_signal(busy: Lock) -> None:
-    heeded = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
     with open_signal_receiver(*heeded) as received:
         async for number in received:
             await busy.acquire()

@@ -29,6 +29,7 @@ from ralph_wrap.interfaces.web.review_cache import ReviewCache
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import deferred
 from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.process import ENDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 """The only address on which the server listens."""
 
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _QUEUE = 128  # connections that wait to be accepted
 
 
@@ -119,7 +119,7 @@ class _Server(uvicorn.Server):
 
     def heed_signals(self) -> None:
         """Stop at signals from now on, except for ignored ones (as under ``nohup``)."""
-        for number in _ENDING:
+        for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._note)
 
