@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config.options import ROWS, Settings
-from ralph_wrap.config.parsers import COUNT, DOLLARS, DURATION, written
+from ralph_wrap.config.parsers import COUNT, DOLLARS, DURATIONS, written
 from ralph_wrap.config.settings import Isolation
 from ralph_wrap.config.table import KEY
 from ralph_wrap.system import privileges
@@ -35,7 +35,7 @@ IMPLIES = "RALPH_TRUST"
 OWNER = "owner"
 """The key of the owner of the configuration file, if that is another user."""
 
-_LIMITS = (COUNT, DURATION, DOLLARS)
+_LIMITS = (COUNT, *DURATIONS, DOLLARS)
 _PROMPTS = ("prompt", "prompt_file", os.fspath(PROMPT))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph_wrap.config.parsers import BRANCH, COMMAND, COUNT, DURATION, FLAG, PLACES, TEXT
+from ralph_wrap.config.parsers import BEAT, BRANCH, COMMAND, COUNT, DURATION, FLAG, PLACES, TEXT
 from ralph_wrap.config.table import KEY, Table, option
 
 _FILE_ONLY = (KEY,)
@@ -33,8 +33,8 @@ class CheckpointSettings(Table, group="loop"):
     )
     remote_beat: float = option(
         default=30.0,
-        kind=DURATION,
-        help="Longest time between two pushes to the remote while an iteration runs.",
+        kind=BEAT,
+        help="Longest time between two pushes to the remote while an iteration runs; at most 10m.",
         sources=_FILE_ONLY,
     )
 

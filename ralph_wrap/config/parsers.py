@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
+SLOWEST_BEAT = 600.0
+"""Seconds between two pushes of a session at most: also one whose pushes fail tries again after that time."""
+
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -30,6 +33,13 @@ def duration(value: str) -> float:
     if not found:
         raise ValueError(f"{value!r} is no duration (90s, 15m, 2h, 14d)")
     return float(found[1]) * _UNITS[found[2]]
+
+
+def _beat(value: str) -> float:
+    seconds = duration(value)
+    if not 0 < seconds <= SLOWEST_BEAT:
+        raise ValueError(f"{value!r} is not above 0s and at most {SLOWEST_BEAT / 60:.0f}m")
+    return seconds
 
 
 def _count(value: str) -> int:
@@ -180,7 +190,7 @@ def written(value: Any, kind: ValueKind) -> str | None:
         return str(value.value)
     if isinstance(value, tuple):
         return "\n".join(value)
-    if kind is DURATION:
+    if kind in DURATIONS:
         return _span(value)
     return _number(value) if isinstance(value, float) else str(value)
 
@@ -199,6 +209,8 @@ TEXT = ValueKind("text", _text, "TEXT")
 FILE = ValueKind("file", Path, "FILE")
 COUNT = ValueKind("count", _count, "N")
 DURATION = ValueKind("duration", duration, "DURATION")
+BEAT = ValueKind("duration", _beat, "DURATION")
+DURATIONS = (DURATION, BEAT)
 DOLLARS = ValueKind("dollars", _dollars, "USD")
 FLAG = ValueKind("flag", _flag, "off|on", choices=("off", "on"))
 PATHS = ValueKind("paths", _paths, "PATH", several=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config import agent_tables
 from ralph_wrap.config.options import Settings
-from ralph_wrap.config.parsers import DURATION, FLAG_WORDS, HOST, ValueKind, written
+from ralph_wrap.config.parsers import DURATIONS, FLAG_WORDS, HOST, ValueKind, written
 from ralph_wrap.config.table import KEY, Option
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def as_json(value: Any, kind: ValueKind) -> Any:
     """Return a value in the form of the configuration file; ``None`` if the file would lack the key."""
     if isinstance(value, tuple):
         return {name: table.stated() for name, table in value} if kind.name == "agents" else [*value]
-    if kind is DURATION or isinstance(value, Enum | Path):
+    if kind in DURATIONS or isinstance(value, Enum | Path):
         return written(value, kind)
     return value
 

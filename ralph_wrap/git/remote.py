@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # The configuration could push more than what we name.
 _OF_ANOTHER = "(atomic push failure)"  # another ref of the same push was rejected
+_NO_ANSWER = "\t[remote failure]"  # the connection ended before the server said what became of a ref
 _NO_REFS = "refs/ralph-none/"  # no ref is ever below this
 _NOTHING_ELSE = ("--no-follow-tags", "--recurse-submodules=no")
 _PUSHED = "refs/ralph-push/"  # what the refs of a running push are, and are to become
@@ -305,6 +306,12 @@ def _unless_silent(silence: float) -> tuple[str, ...]:
     if not silence:
         return ()
     return ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={silence:.0f}")
+
+
+def is_refused(completed: CompletedCommand) -> bool:
+    """Return whether a failed push has an answer: the remote does not take it, also not later."""
+    lines = [line for line in decode_lines(completed.stdout) if line.startswith("!")]
+    return bool(lines) and not any(_NO_ANSWER in line for line in lines)
 
 
 def push_error(completed: CompletedCommand) -> str:

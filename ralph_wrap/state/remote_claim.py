@@ -14,6 +14,7 @@ import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ralph_wrap.config.parsers import SLOWEST_BEAT
 from ralph_wrap.git import oid
 from ralph_wrap.state import ids
 from ralph_wrap.state.remote_refs import owner_of
@@ -36,7 +37,6 @@ ANY = "*"
 
 _STATES = {RUNNING, STOPPED, DONE}
 _FORMAT = DocumentFormat(version=1, largest=1 << 20)
-_SLOWEST_BEAT = 86400.0  # seconds
 _NONCE = 16  # bytes
 _LONGEST = 200  # characters of a text for people
 
@@ -135,7 +135,7 @@ def _checked(fields: Mapping[str, Any], agent_id: str) -> RemoteClaim:
         raise TypeError("a field of the wrong type")
     if not all(type(number) is int and number >= 0 for number in numbers):
         raise TypeError("a number of the wrong type")
-    if type(claim.beat) not in {int, float} or not 0 < claim.beat <= _SLOWEST_BEAT:
+    if type(claim.beat) not in {int, float} or not claim.beat > 0:
         raise ValueError("a beat out of range")
     if claim.cost_usd is not None and not isinstance(claim.cost_usd, (int, float)):
         raise TypeError("a cost of the wrong type")
@@ -153,6 +153,7 @@ def _checked(fields: Mapping[str, Any], agent_id: str) -> RemoteClaim:
         agent=_shown(claim.agent),
         ended_by=_shown(claim.ended_by),
         incomplete=_shown(claim.incomplete),
+        beat=min(claim.beat, SLOWEST_BEAT),  # a forged one would have other machines wait for days
     )
 
 

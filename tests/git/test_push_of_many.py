@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.git import Git, RemoteChange, git_environment, list_refs
-from ralph_wrap.git.remote import leased_push, push_error, pushed_deletion
+from ralph_wrap.git.remote import is_refused, leased_push, push_error, pushed_deletion
 from tests.support.git_shim import shim_git
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.support.repo import Repo
@@ -117,3 +118,35 @@ def test_refs_below_a_prefix_go_if_they_are_as_known(
             assert (running.wait().status == 0) == is_gone
         assert (f"{FLEET}index/0" not in _there(remote)) == is_gone
     assert [*_there(remote)] == [f"{FLEET}spec"]
+
+
+@pytest.mark.parametrize(
+    ("hook", "receive_pack", "refused"),
+    [
+        ("exit 1", "git-receive-pack", True),
+        ("exit 0", 'git receive-pack --stateless-rpc --advertise-refs "$@"; exec cat > /dev/null', False),
+    ],
+    ids=["refused", "the connection ends"],
+)
+def test_a_refusal_is_an_answer(
+    git: Git,
+    repo: Repo,
+    remote: Repo,
+    script: Callable[[str], str],
+    hook: str,
+    receive_pack: str,
+    *,
+    refused: bool,
+) -> None:
+    """A push whose connection ends may succeed later; one that the server refuses may not."""
+    path = remote.path / "hooks/update"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{hook}\n")
+    path.chmod(0o755)
+    if receive_pack != "git-receive-pack":
+        repo.git("config", "--global", "remote.origin.receivepack", script(receive_pack))
+    changes = [RemoteChange(f"refs/heads/ralph/{name}", None, repo.head) for name in "ab"]
+    with leased_push(git, "origin", changes) as running:
+        completed = running.wait(60)
+    assert completed.status != 0
+    assert is_refused(completed) == refused

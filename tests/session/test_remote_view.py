@@ -103,6 +103,24 @@ def test_a_push_that_arrives_late_is_known_again() -> None:
     assert seen.compare({CLAIM: "claim2", BRANCH: "b"}) is ClaimState.LOST  # its lease has gone
 
 
+@pytest.mark.parametrize(
+    ("refused", "lost", "standing"),
+    [(2000, 1, ClaimState.OURS), (0, 1000, ClaimState.OURS), (0, 1001, ClaimState.LOST)],
+    ids=["refusals are forgotten", "the oldest of a thousand is known", "and not of more"],
+)
+def test_a_session_remembers_the_pushes_without_an_answer(
+    refused: int, lost: int, standing: ClaimState
+) -> None:
+    """A remote that refuses each push for days does not let the memory grow."""
+    seen = view(branch="a")
+    before = {CLAIM: "claim0", BRANCH: "a"}
+    for number in range(lost + refused):
+        seen.changes({BRANCH: "b"}, f"late{number}")
+        seen.note_failure(is_refused=number >= lost)
+        assert seen.compare(before) is ClaimState.OURS
+    assert seen.compare({CLAIM: "late0", BRANCH: "b"}) is standing
+
+
 def test_without_its_claim_a_session_pushes_beside_the_others() -> None:
     """It touches no ref of the session that goes on, and pushes nothing if all is there."""
     seen = view(branch="a")

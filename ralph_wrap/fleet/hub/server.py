@@ -32,6 +32,8 @@ HEALTH = "/healthz"
 """The path that answers without a password, as long as the server works."""
 
 _MOST = 32  # requests that git works on at the same time
+_LONGEST_WAIT = 20.0  # seconds that a further one waits; a session gives a silent server up after 30 s
+_RETRY = 10  # seconds after which a client shall come again
 _SLOWEST = 60.0  # seconds without a byte of a client
 _CHUNK = 1 << 16
 _LARGEST = 1 << 16  # bytes of the head of an answer
@@ -103,8 +105,14 @@ class HubHandler(BaseHTTPRequestHandler):
                     content.write(chunk)
                 length = content.tell()
                 content.seek(0)
-                with self.server.free:
+                if not self.server.free.acquire(timeout=_LONGEST_WAIT):
+                    busy = f"the hub works on {_MOST} requests"
+                    self._refuse(503, busy, ("Retry-After", str(_RETRY)))
+                    return
+                try:
                     self._run(path, query, content, length)
+                finally:
+                    self.server.free.release()
 
     def _is_known(self) -> bool:
         scheme, _, text = self.headers.get("Authorization", "").partition(" ")

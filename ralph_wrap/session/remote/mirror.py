@@ -24,7 +24,7 @@ from ralph_wrap.git import (
     start_fetch,
     store_blob,
 )
-from ralph_wrap.git.remote import Silence
+from ralph_wrap.git.remote import Silence, is_refused
 from ralph_wrap.session.remote.messages import MirrorMessages
 from ralph_wrap.session.remote.push import LONGEST_SILENCE
 from ralph_wrap.session.remote.schedule import Schedule
@@ -182,8 +182,7 @@ class Mirror:
 
     def has_ended(self, timeout: float) -> bool:
         """Return whether no command runs any more; act on the end of one."""
-        running = self._running
-        if running is None:
+        if (running := self._running) is None:
             return True
         if not running.ended(timeout):
             return False
@@ -211,6 +210,7 @@ class Mirror:
             self.schedule.succeed(with_work=self._with_work)
             self._log.event("mirror.pushed", remote=self._remote, sequence=self._claim.sequence)
         else:
+            self.view.note_failure(is_refused=is_refused(completed))
             self._fail(push_error(completed), look=True)
 
     def _end_look(self, running: RunningCommand) -> None:

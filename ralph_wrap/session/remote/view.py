@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 HEADS = "refs/heads/"
 SNAPSHOTS = "refs/ralph/snapshots/"
 RESCUE = "refs/ralph/rescue/"
+_MOST_UNANSWERED = 1000
+"""Pushes without an answer that a session remembers: at one in 15 s, those of four hours."""
 
 
 class ClaimState(Enum):
@@ -29,6 +31,10 @@ class RemoteView:
     A push can succeed although its answer is lost, and also a while later: a server goes on with a push
     whose client has gone. So after a failure the session looks at the refs of the remote. They are as before
     the push, or as this push or an earlier one was to leave them, or another machine has moved them.
+
+    A push that the remote has refused is forgotten: it cannot succeed later. Of the others the oldest are
+    forgotten in the end. If the server takes one of those after all, the session counts as taken over: it
+    ends its agent and pushes its work below ``refs/ralph/rescue/``.
 
     Arguments:
         agent_id: of the session.
@@ -60,6 +66,7 @@ class RemoteView:
         self._pushed: set[str] = set()  # refs that this session has pushed
         self._attempt: tuple[str | None, dict[str, str | None]] | None = None
         self._unanswered: dict[str, dict[str, str | None]] = {}  # by claim; all replace the same claim
+        self._refused: str | None = None  # claim of a push
         self.was_taken = False
 
     @property
@@ -112,7 +119,7 @@ class RemoteView:
             changes.append(RemoteChange(self.claim_ref, self.held, claim))
         self._attempt = (None if self.is_lost else claim, after) if changes else None
         if not self.is_lost:
-            self._unanswered[claim] = after
+            self._remember(claim, after)
         return changes
 
     def claim_alone(self, claim: str) -> list[RemoteChange]:
@@ -125,8 +132,22 @@ class RemoteView:
         if self.is_lost:
             return []
         self._attempt = claim, {}
-        self._unanswered[claim] = {}
+        self._remember(claim, {})
         return [RemoteChange(self.claim_ref, self.held, claim)]
+
+    def _remember(self, claim: str, after: dict[str, str | None]) -> None:
+        self._unanswered[claim] = after
+        if len(self._unanswered) > _MOST_UNANSWERED:
+            del self._unanswered[next(iter(self._unanswered))]
+
+    def note_failure(self, *, is_refused: bool) -> None:
+        """Note that the last push has failed; :meth:`compare` follows.
+
+        Arguments:
+            is_refused: the remote has answered that it does not take it.
+
+        """
+        self._refused = self._attempt[0] if is_refused and self._attempt else None
 
     def acknowledge(self) -> dict[str, str | None]:
         """Record that the remote has taken the last push, and return what it has brought."""
@@ -158,7 +179,9 @@ class RemoteView:
             self.acknowledge()
         elif claim != self.held:
             self.is_lost = True
-        self._attempt = None
+        elif self._refused is not None:
+            self._unanswered.pop(self._refused, None)
+        self._attempt = self._refused = None
         for ref in self._branches:
             if found.get(ref) not in {self._refs.get(ref), self._wanted.get(ref)}:
                 self._diverted.add(ref)

@@ -1,0 +1,28 @@
+"""What a claim of another machine may say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ralph_wrap.config.parsers import SLOWEST_BEAT
+from ralph_wrap.state.remote_claim import RemoteClaim, decode
+
+ID = "0123abcd"
+CLAIM = RemoteClaim(ID, f"20260714T093005Z-{ID}", f"ralph/{ID}", "0" * 40)
+
+
+@pytest.mark.parametrize(("claimed", "believed"), [(30, 30), (0.2, 0.2), (86400, 600), (float("inf"), 600)])
+def test_a_beat_is_at_most_what_a_session_can_have(claimed: float, believed: float) -> None:
+    """Other machines wait for three beats until they take a session over: a forged one is three days."""
+    assert SLOWEST_BEAT == 600
+    assert decode(CLAIM.next(beat=claimed).encode(), ID).beat == believed
+
+
+@pytest.mark.parametrize("claimed", [0, -1, float("nan"), "30", True, None])
+def test_a_claim_without_a_beat_is_damaged(claimed: object) -> None:
+    """No number of seconds says when its session is dead."""
+    forged = json.loads(CLAIM.encode()) | {"beat": claimed}
+    with pytest.raises(ValueError, match=r"."):
+        decode(json.dumps(forged).encode(), ID)
