@@ -211,7 +211,7 @@ def test_the_worker_says_why_origin_refuses_its_branch(hub: RunningHub) -> None:
     hook.chmod(0o755)
     hub.run.begin("echo work >> made; git add made; git commit -qm one")
     order = {"RALPH_FLEET_REMOTE": hub.address, "RALPH_FLEET_HUB": "1"}
-    worker = hub.run.work(env=order)
+    worker = hub.run.work(env=order, grace=9)
     said = hub.run.directory / "printed"
     assert worker.process.stderr is not None
     with said.open("wb") as output:

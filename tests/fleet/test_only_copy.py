@@ -96,7 +96,7 @@ def test_a_signal_leaves_an_index_whose_branch_is_refused(fleet_run: FleetRun) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("answer", "grace"), [(REFUSE, 30), (WAIT, 7)], ids=["the remote refuses", "no time is left"]
+    ("answer", "grace"), [(REFUSE, 9), (WAIT, 7)], ids=["the remote refuses", "no time is left"]
 )
 @pytest.mark.parametrize("end", ["done", "a signal"])
 def test_a_worker_says_that_its_workspace_has_the_only_copy(

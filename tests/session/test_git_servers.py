@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from typing import TYPE_CHECKING
 
 from ralph_wrap.git import Git, git_environment
@@ -38,8 +37,7 @@ def lives_and_goes(repo: Repo, remote: Repo, env: dict[str, str]) -> None:
 
 def cut_off(session: Session) -> dict[str, object]:
     """End a session whose remote does not take its work; return what it says about that."""
-    session.send(signal.SIGINT)
-    session.send(signal.SIGINT)
+    session.press_ctrl_c_until("mirror.incomplete")
     ended = session.finish()
     [missing] = [event for event in ended.events if event["event"] == "mirror.incomplete"]
     return missing

@@ -240,8 +240,7 @@ def test_a_remote_that_stays_down_is_named_at_the_end(repo: Repo, remote: Repo) 
     repo.write(".ralph/config.toml", QUICK)
     with Session(repo.path, *MIRRORED, "-n", "1", *SH, "echo x > x") as session:
         session.wait_for("mirror.failed", 2)  # at the start, and after the iteration
-        session.send(signal.SIGINT)
-        session.send(signal.SIGINT)
+        session.press_ctrl_c_until("mirror.incomplete")
         ended = session.finish()
     missing = [event for event in ended.events if event["event"] == "mirror.incomplete"]
     assert len(missing) == 1

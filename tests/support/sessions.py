@@ -148,6 +148,17 @@ class Session:
         """Send it a signal."""
         self.process.send_signal(number)
 
+    def press_ctrl_c_until(self, event: str) -> None:
+        """Send SIGINT again and again until an event: two that come at once count as one (signal(7))."""
+
+        def look() -> bool:
+            if event in {entry["event"] for entry in read_events(self.directory)}:
+                return True
+            self.send(signal.SIGINT)
+            return False
+
+        eventually(look, f"event {event}")
+
     def finish(self, patience: float = CAP * 3) -> Result:
         """Wait for its end, for *patience* seconds at most."""
         stdout, stderr = self.process.communicate(timeout=patience)
