@@ -26,7 +26,6 @@ from ralph_wrap.loop.supervise import ASKED, AgentSupervisor
 from ralph_wrap.loop.terminal import find_terminal
 from ralph_wrap.loop.usage_limit import AgentAccount
 from ralph_wrap.loop.usage_limit_wait import UsageLimitWait
-from ralph_wrap.state.stop_request import StopRequests
 
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings
@@ -65,7 +64,7 @@ class Driver:
         self._context = context
         self._relay = relay
         self._cancel = signals.cancel
-        self._requests = StopRequests(context.directory, log)
+        self._requests = context.requests
         self._log = log
         self._deadline = time.monotonic() + settings.max_time if settings.max_time else None
         self._started = 0
@@ -100,7 +99,7 @@ class Driver:
             SetupError: the setup command failed.
 
         """
-        with self._requests, self._progress:
+        with self._progress:
             status, pristine = 0, self._context.pristine
             if self._settings.setup and not self._ended_early(0):
                 try:

@@ -11,6 +11,7 @@ from ralph_wrap.system.process import ProcessGroup
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ralph_wrap.state.stop_request import StopRequests
     from ralph_wrap.system.process_tree import ProcessTree
 
 
@@ -18,12 +19,13 @@ class IterationContext(NamedTuple):
     """Directory, environment and callbacks for an agent; the same for every iteration.
 
     Attributes:
-        directory: the directory of the session; requests to stop arrive in it.
+        directory: the directory of the session.
         inherited: a descriptor that the agent and its child processes keep open.
         cwd: the working directory of the agent.
         wanted: the directory in which the user wants the agent; *cwd* is the nearest one that exists.
         isolated: *cwd* is in a worktree.
         environ: the environment of the agent.
+        requests: the requests to stop the session.
         fingerprint: returns a text that differs between states of the workspace; empty if it is unknown.
         pristine: the fingerprint of the new workspace, if it is known.
         begin: called before each iteration with its number.
@@ -47,6 +49,7 @@ class IterationContext(NamedTuple):
     wanted: Path
     isolated: bool
     environ: Mapping[str, str]
+    requests: StopRequests
     fingerprint: Callable[[], str]
     pristine: str
     begin: Callable[[int], None]

@@ -8,7 +8,7 @@ from ralph_wrap.errors import GitError
 from ralph_wrap.loop import Driver, IterationContext, OutputListener
 from ralph_wrap.session.agent_environment import agent_environment
 from ralph_wrap.session.ending import run_step, try_update
-from ralph_wrap.state.stop_request import SessionHurry
+from ralph_wrap.state.stop_request import SessionHurry, StopRequests
 from ralph_wrap.system import deferred
 from ralph_wrap.system.output_relay import OutputRelay
 from ralph_wrap.system.process import ProcessGroup
@@ -64,11 +64,12 @@ class AgentLoop:
         self._state = state
         self._log = context.log
 
-    def run(self, stack: contextlib.ExitStack) -> LoopResult:
+    def run(self, stack: contextlib.ExitStack, last: contextlib.ExitStack) -> LoopResult:
         """Run the loop to its end.
 
         Arguments:
             stack: of the session; it ends the agent's processes before anything else.
+            last: of the session; it closes after all other steps of the end.
 
         Raises:
             AgentError: the agent cannot be executed.
@@ -89,8 +90,14 @@ class AgentLoop:
             "end the agent's processes",
             lambda: self._end_processes(settings.grace, signalled=False),
         )
-        driver = Driver(settings, self._iteration_context(lock, start), relay, listener, self._signals, log)
-        self._state.result = driver.run()
+        requests = StopRequests(self._claim.directory, log)
+        last.callback(requests.close)
+        context = self._iteration_context(requests, lock, start)
+        driver = Driver(settings, context, relay, listener, self._signals, log)
+        try:
+            self._state.result = driver.run()
+        finally:
+            requests.end()
         return self._state.result
 
     def _start(self, stack: contextlib.ExitStack) -> Callable[..., ProcessGroup]:
@@ -101,7 +108,9 @@ class AgentLoop:
         sandbox = deferred.start.Sandbox(self._context, self._workspace, backend, self._process_tree)
         return stack.enter_context(sandbox).start
 
-    def _iteration_context(self, lock: FileLock, start: Callable[..., ProcessGroup]) -> IterationContext:
+    def _iteration_context(
+        self, requests: StopRequests, lock: FileLock, start: Callable[..., ProcessGroup]
+    ) -> IterationContext:
         workspace, project = self._workspace, self._context.project
         git = workspace.git(project)
         return IterationContext(
@@ -111,6 +120,7 @@ class AgentLoop:
             wanted=workspace.path / project.prefix,
             isolated=workspace.tree is not None,
             environ=agent_environment(self._context, workspace),
+            requests=requests,
             fingerprint=lambda: self._fingerprint(git),
             pristine=_pristine(workspace),
             begin=lambda number: try_update(self._claim, self._log, iteration=number),

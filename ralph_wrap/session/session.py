@@ -106,7 +106,7 @@ class Session:
         self._signals = signals or SignalHandlers()
         self._own_signals = signals is None
         self._whole_process = whole_process
-        self._stack = contextlib.ExitStack()
+        self._stack, self._last = contextlib.ExitStack(), contextlib.ExitStack()
         self._closed = False
         self._state = SessionState()
         self._context: SessionContext | None = None
@@ -154,13 +154,14 @@ class Session:
         """
         if self._loop is None:
             raise RuntimeError("enter the session first: it has no workspace before")
-        return self._loop.run(self._stack)
+        return self._loop.run(self._stack, self._last)
 
     def close(self) -> None:
         """Release every resource; a second call does nothing."""
         if not self._closed:
             self._closed = True
-            self._stack.close()
+            with self._last:
+                self._stack.close()
             atexit.unregister(self.close)
 
     def _open(self) -> None:

@@ -178,8 +178,16 @@ class StopRequests:
             self._mode = found
             self._log.event("stop.requested", f"stop: {_MESSAGES[found]}", how=found.value)
 
+    def end(self) -> None:
+        """See no further requests; a :meth:`close` some time later then takes no time."""
+        self._watch.end()
+
+    def close(self) -> None:
+        """See no further requests."""
+        self._watch.close()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._watch.close()
+        self.close()

@@ -49,12 +49,13 @@ class DirectoryWatch:
 
     def __init__(self, *directories: Path, events: int) -> None:
         self.descriptor = -1
+        self._watches: list[int] = []
         if sys.platform == "linux":
             library = deferred.ctypes.CDLL(None, use_errno=True)
             self.descriptor = library.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
             for directory in directories if self.descriptor >= 0 else ():
                 mask = events | _ONLY_DIRECTORY | _DONT_FOLLOW
-                library.inotify_add_watch(self.descriptor, os.fsencode(directory), mask)
+                self._watches.append(library.inotify_add_watch(self.descriptor, os.fsencode(directory), mask))
 
     def changed(self) -> bool:
         """Return without waiting whether there was a change since the last call."""
@@ -83,6 +84,15 @@ class DirectoryWatch:
         gone = any(descriptor == reader for descriptor, _ in poll.poll(seconds * 1000))
         self.changed()
         return not gone
+
+    def end(self) -> None:
+        """Stop watching, but keep the descriptor, so that a later :meth:`close` does not wait.
+
+        A ``close(2)`` waits until the kernel has freed each watch: 8 ms to 18 ms (measured, Linux 6.18).
+        """
+        for watch in self._watches:  # -1: its directory was missing
+            deferred.ctypes.CDLL(None).inotify_rm_watch(self.descriptor, watch)
+        self._watches.clear()
 
     def close(self) -> None:
         """Stop watching."""

@@ -68,6 +68,18 @@ def test_a_wait_ends_when_the_reader_goes_away(directory: Path) -> None:
     os.close(writing)
 
 
+def test_an_ended_watch_has_nothing_left_to_free(directory: Path) -> None:
+    """So its close does not wait; fdinfo lists the watches of a descriptor (proc(5))."""
+    with DirectoryWatch(directory, directory / "absent", events=CAME) as watch:
+        kept = Path(f"/proc/self/fdinfo/{watch.descriptor}")
+        assert "inotify wd:" in kept.read_text()
+        watch.end()
+        assert "inotify wd:" not in kept.read_text()
+        watch.changed()
+        (directory / "new").touch()
+        assert not watch.changed()
+
+
 @pytest.mark.parametrize("kind", ["absent", "link", "file"])
 def test_what_cannot_be_watched_is_silent(directory: Path, kind: str) -> None:
     """A symlink is not followed; nothing is raised."""
