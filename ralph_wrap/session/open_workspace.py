@@ -21,13 +21,14 @@ from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
 from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
+from ralph_wrap.worktree.save.sync import object_stamps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ralph_wrap.git import Repository
     from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.model import LinkedWorktree, ObjectStamps
     from ralph_wrap.worktree.warm import WarmWorktree
 
 
@@ -112,8 +113,11 @@ class WorktreeOpening(NamedTuple):
 
     def _check_out(self, repository: Repository, base: str, look: Callable[[], object]) -> LinkedWorktree:
         context = self.context
+        objects: ObjectStamps | None = None
 
         def meanwhile() -> None:
+            nonlocal objects
+            objects = object_stamps(repository.common_dir)
             context.meanwhile()
             look()  # after meanwhile(): until then both processor cores are busy
 
@@ -138,7 +142,7 @@ class WorktreeOpening(NamedTuple):
             base=tree.base,
             warm=tree.warm,
         )
-        return tree
+        return tree._replace(objects=objects)
 
     def _create(
         self, repository: Repository, base: str, warm: WarmWorktree | None, meanwhile: Callable[[], object]

@@ -23,6 +23,10 @@ LINKS = "ralph-wrap-links"
 """In a registration: the linked directories, one a line."""
 
 
+ObjectStamps = tuple[tuple[str, int, int, int, int], ...]
+"""Name, device, inode and both times of each directory with objects."""
+
+
 class LinkedWorktree(NamedTuple):
     """A worktree that ralph-wrap made, or a clone, seen from its replica.
 
@@ -38,6 +42,8 @@ class LinkedWorktree(NamedTuple):
         owner: the lock and the mark that its registration must have for a removal; ``None``: never remove it.
         stays: the reason why it is not removed even then.
         clone: it is a clone, and the repository is its replica (see ``worktree.create.replica``).
+        objects: the directories with the objects of the repository, before an agent worked in the worktree;
+            ``None`` if that is unknown.
 
     """
 
@@ -52,6 +58,7 @@ class LinkedWorktree(NamedTuple):
     owner: WorktreeOwner | None = None
     stays: str | None = None
     clone: bool = False
+    objects: ObjectStamps | None = None
 
     @property
     def copies(self) -> RepositoryCopies | None:

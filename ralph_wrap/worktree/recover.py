@@ -41,13 +41,13 @@ from ralph_wrap.worktree.remove import (
     drop_registration,
     is_half_dropped,
     leaving_places,
-    sync_repository,
 )
 from ralph_wrap.worktree.save.commits import named_objects
 from ralph_wrap.worktree.save.one_tree import save_without_files
 from ralph_wrap.worktree.save.registration import is_replaced
 from ralph_wrap.worktree.save.result import SaveRequest
 from ralph_wrap.worktree.save.scratch import scratch_in
+from ralph_wrap.worktree.save.sync import sync_repository
 from ralph_wrap.worktree.trash import discard_worktree, is_name
 from ralph_wrap.worktree.warm import REASON, complete
 

@@ -46,6 +46,7 @@ from ralph_wrap.worktree.save.inspect import has_submodules
 from ralph_wrap.worktree.save.registration import is_replaced
 from ralph_wrap.worktree.save.result import Losses, SavedWork, SaveRequest
 from ralph_wrap.worktree.save.scratch import scratch_in
+from ralph_wrap.worktree.save.sync import has_left_nothing, sync_repository
 from ralph_wrap.worktree.save.unused_branch import drop_branch_at
 from ralph_wrap.worktree.save.whole import holds, losses, save
 from ralph_wrap.worktree.trash import LEAVING_SUFFIX, discard_clone, discard_worktree
@@ -142,7 +143,8 @@ def _remove_saved(
     reuse: Callable[[Path, Collection[str]], None],
 ) -> WorktreeOutcome:
     """Remove a worktree whose work is saved, unless there is a reason to keep it, or no time."""
-    sync_repository(worktree.common_dir)
+    if not has_left_nothing(worktree, saved):
+        sync_repository(worktree.common_dir)
     if reason := keep or worktree.stays or _locked_by_user(worktree):
         return WorktreeOutcome(saved, reason, asked=True)
     if cancel.out_of_time:
@@ -223,13 +225,6 @@ def drop_branch(worktree: LinkedWorktree, git: Git, outcome: WorktreeOutcome) ->
 def _at(worktree: LinkedWorktree, git: Git) -> Git:
     # By name: where safe.bareRepository is "explicit", git does not find it from within (2.38 to 2.45).
     return git._replace(cwd=worktree.common_dir, git_dir=worktree.common_dir)
-
-
-def sync_repository(common_dir: Path) -> None:
-    """Write the agent's commits to the disk: git may not have synced them, and the worktree will go."""
-    directories = (common_dir, common_dir / "objects")
-    for directory in {directory.stat().st_dev: directory for directory in directories}.values():
-        files.sync_file_system(directory)
 
 
 def _not_ours(worktree: LinkedWorktree, directory: Path) -> str | None:

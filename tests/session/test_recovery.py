@@ -116,12 +116,44 @@ def test_everything_is_on_the_disk_before_a_worktree_goes(
     from ralph_wrap import Settings  # noqa: PLC0415
 
     synced: list[bool] = []
-    with Inside(Settings(project=repo.path, command=("true",), max_iterations=1)) as session:
+    command = ("git", "commit", "--allow-empty", "-m", "work")
+    with Inside(Settings(project=repo.path, command=command, max_iterations=1)) as session:
         path = session.workspace.path
         monkeypatch.setattr(files, "sync_file_system", lambda _place: synced.append(path.exists()))
         session.run()
     assert synced == [True]
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("work", "is_synced"),
+    [
+        ("true", False),
+        ("echo x > new; rm new", False),
+        ("echo x > new", True),
+        ("git commit -q --allow-empty -m work", True),
+        ("git commit -q --allow-empty -m work; git reset -q --hard HEAD~", True),
+        ("git switch -q -c other; git commit -q --allow-empty -m work; git switch -q -", True),
+        ("git reset -q --hard HEAD~", True),
+        ("git switch -q --detach", True),
+        ("echo x | git hash-object -w --stdin", True),
+        ("git repack -q -a -d", True),
+    ],
+)
+def test_only_a_session_that_left_nothing_is_not_synced(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, work: str, *, is_synced: bool
+) -> None:
+    """A sync also writes what other processes have written, which can take seconds."""
+    from ralph_wrap import Session as Inside  # noqa: PLC0415
+    from ralph_wrap import Settings  # noqa: PLC0415
+
+    repo.commit("second")
+    synced: list[Path] = []
+    monkeypatch.setattr(files, "sync_file_system", synced.append)
+    with Inside(Settings(project=repo.path, command=("sh", "-c", work), max_iterations=1)) as session:
+        session.run()
+    assert not session.workspace.path.exists()
+    assert bool(synced) == is_synced
 
 
 def test_syncing_reports_what_the_kernel_says(tmp_path: Path) -> None:

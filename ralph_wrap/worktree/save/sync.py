@@ -1,0 +1,62 @@
+"""Sync what a removal relies on: git may not have synced the agent's commits, and the worktree will go."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ralph_wrap.system import files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ralph_wrap.worktree.model import LinkedWorktree, ObjectStamps
+    from ralph_wrap.worktree.save.result import SavedWork
+
+
+def sync_repository(common_dir: Path) -> None:
+    """Write all that is in a repository to the disk."""
+    directories = (common_dir, common_dir / "objects")
+    for directory in {directory.stat().st_dev: directory for directory in directories}.values():
+        files.sync_file_system(directory)
+
+
+def has_left_nothing(worktree: LinkedWorktree, saved: SavedWork) -> bool:
+    """Return whether a session has certainly left nothing that a sync could bring to the disk.
+
+    HEAD is the new branch at its base, and nothing was saved. The repository has no new object since the
+    agent began.
+
+    Arguments:
+        worktree: of the session.
+        saved: what was saved of it.
+
+    """
+    return (
+        not (saved.paths or saved.branch or saved.snapshots or saved.inner or saved.problems)
+        and saved.head is not None
+        and (saved.head.branch, saved.head.commit) == (f"refs/heads/{worktree.branch}", worktree.base)
+        and worktree.branch_created
+        and worktree.objects is not None
+        and worktree.objects == object_stamps(worktree.common_dir)
+    )
+
+
+def object_stamps(common_dir: Path) -> ObjectStamps | None:
+    """Return inode and times of each directory with objects, which a new object or pack changes.
+
+    Arguments:
+        common_dir: the repository.
+
+    Returns:
+        ``None`` if a directory cannot be read.
+
+    """
+    top = os.fspath(common_dir / "objects")
+    try:
+        with os.scandir(top) as entries:
+            names = sorted(entry.name for entry in entries)
+        found = [(name, os.stat(f"{top}/{name}")) for name in ("", *names)]  # noqa: PTH116 -- no Path for 258
+    except OSError:
+        return None
+    return tuple((name, one.st_dev, one.st_ino, one.st_mtime_ns, one.st_ctime_ns) for name, one in found)
