@@ -196,3 +196,4 @@ if __name__ == "__main__":
         above, opened, its_name = order.split(":", 2)
         with _OSErrorIgnored():
             TreeDeletion(int(above), int(opened), its_name, last_of_all).run()
+    os._exit(0)  # Python would free each object first, which takes 1.5 ms

@@ -19,6 +19,8 @@ from ralph_wrap.worktree.save.result import SaveRequest
 from tests.support.repo import Repo
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.remove import WorktreeOutcome
@@ -72,7 +74,9 @@ def located(repo: Repo) -> tuple[Git, Repository]:
     return where, git.locate_repository(where)
 
 
-def make_tree(repo: Repo, *, continued: bool = False) -> Tree:
+def make_tree(
+    repo: Repo, *, continued: bool = False, registered: Callable[[LinkedWorktree], object] = lambda _: None
+) -> Tree:
     """Make a worktree on a branch of its own, or on one that may be there."""
     where, repository = located(repo)
     (repo.path / ".ralph" / "run").mkdir(parents=True, exist_ok=True)
@@ -88,6 +92,7 @@ def make_tree(repo: Repo, *, continued: bool = False) -> Tree:
         cancel=NEVER,
         progress=lambda _: None,
         meanwhile=lambda: None,
+        registered=registered,
     )
     return Tree(repo, linked)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.errors import BranchBusyError, IsolationError, StoppedError
+from ralph_wrap.system import files
 from ralph_wrap.worktree import trash as trash_
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ignore import appended
@@ -70,9 +71,20 @@ def test_what_names_a_worktree_outlives_a_power_failure(repo: Repo, monkeypatch:
     monkeypatch.setattr(os, "fsync", noting)
     tree = make_tree(repo)
     registration = tree.linked.registration
-    files = {registration / name for name in ("HEAD", "commondir", "gitdir", "locked")} | {tree.path / ".git"}
+    names = {registration / name for name in ("HEAD", "commondir", "gitdir", "locked")} | {tree.path / ".git"}
     directories = {registration, registration.parent, tree.path, tree.path.parent}
-    assert files | directories <= synced
+    branch = tree.linked.common_dir / "refs" / "heads" / tree.linked.branch
+    assert names | directories | {branch, branch.parent, branch.parent.parent} <= synced
+
+
+def test_a_branch_that_is_packed_at_once_outlives_a_power_failure(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no file of its own that could be synced."""
+    synced: list[Path] = []
+    monkeypatch.setattr(files, "sync_file_system", synced.append)
+    tree = make_tree(repo, registered=lambda _: repo.git("pack-refs", "--all"))
+    assert synced == [tree.linked.common_dir]
 
 
 def test_no_tracking_is_configured(repo: Repo) -> None:

@@ -204,7 +204,8 @@ def _claim_branch(
     tip = list_refs(git, ref).get(ref) if continued else None
     if tip is None:
         try:
-            create_ref(git, ref, base, f"ralph-wrap: {reason}")
+            # A sync takes 100 ms and more while other sessions check out, and more of them wait for the lock.
+            create_ref(git, ref, base, f"ralph-wrap: {reason}", sync=False)
         except GitError as error:
             # git was killed after it created the branch. After any other error it may be another owner's.
             if error.status < 0 and list_refs(git, ref).get(ref) == base:
@@ -316,12 +317,23 @@ def _run(
 
 
 def _sync_names(worktree: LinkedWorktree) -> None:
-    """Sync the files that identify the worktree: git does not sync them, and power may fail."""
+    """Sync the new branch and the files that identify the worktree: git has not, and power may fail."""
+    if worktree.branch_created:
+        _sync_branch(worktree)
     registration = worktree.registration
     mark_names = (MARK,) if worktree.owner and worktree.owner.mark else ()
     names = (registration / name for name in ("HEAD", "commondir", pointer.BACK, "locked", *mark_names))
     files.fsync(worktree.path / ".git", worktree.path, worktree.path.parent)
     files.fsync(*names, registration, registration.parent)
+
+
+def _sync_branch(worktree: LinkedWorktree) -> None:
+    refs = worktree.common_dir / "refs"
+    path = refs / "heads" / worktree.branch
+    if path.is_file():
+        files.fsync(path, *(parent for parent in path.parents if parent.is_relative_to(refs)))
+    else:  # in a reftable, or in packed-refs by now
+        files.sync_file_system(worktree.common_dir)
 
 
 def _remove_attempt(git: Git, repository: Repository, path: Path, status: os.stat_result) -> None:
