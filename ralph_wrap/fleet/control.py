@@ -76,8 +76,8 @@ def withdraw_stop_requests(remote: FleetRemote, run: str) -> int:
     """
     stopped = [state for state in read_indexes(remote, run) if state.state == STOPPED]
     requests, states = stop_ref(run, ""), index_ref(run, 0).removesuffix("0")
-    refs = remote.listed(f"{states}*", f"{requests}*")
-    asked = {ref: oid for ref, oid in refs.items() if ref.startswith(requests)}
+    refs = remote.listed(f"{states}*")
+    asked = remote.fetched_below(requests)  # another machine may have asked: their objects are not here yet
     changes = []
     again = [state._replace(state=CLAIMED, ended_by="").encode() for state in stopped]
     for state, oid in zip(stopped, store_blobs(remote.git, again), strict=True):

@@ -28,6 +28,8 @@ _PUSHED = "refs/ralph-push/"  # what the refs of a running push are, and are to 
 _MANY = 50  # refs of a push; for fewer, two more git processes cost more
 _NONCE = 8  # bytes
 _LONGEST_PUSH = 86400  # seconds after which its refs count as left by a kill
+_KEEPALIVE = "ssh -o ServerAliveInterval=15 -o ServerAliveCountMax=3"
+"""sshd answers for a server that works; without an answer for 45 s, ssh gives the connection up."""
 _PROGRESS = re.compile(
     r"(remote: )?([\w ]+: +\d+% \(\d+/\d+\)|[\w ]+ objects: +\d+|Total \d+ \(|Delta compression )"
     r"|From |.* -> "
@@ -127,7 +129,7 @@ def start_push(git: Git, remote: str, commit: str, ref: str, *, replaced: str | 
         remote,
         f"{commit}:{ref}",
     )
-    return start_git(git, *arguments, with_terminal=False)
+    return _start(git, *arguments)
 
 
 def start_atomic_push(
@@ -178,9 +180,7 @@ def leased_push(
     after = {change.ref: change.after for change in changes if change.after}
     with _pushed_refs(git, remote, before, after) as (place, config):
         words = (*_push_words(atomic=atomic), "--force-with-lease", "--", remote)
-        with start_git(
-            git, *words, f"{place}*:refs/*", *deletions, config=config, with_terminal=False
-        ) as running:
+        with _start(git, *words, f"{place}*:refs/*", *deletions, config=config) as running:
             yield running
 
 
@@ -201,13 +201,13 @@ def pushed_deletion(
     words = (*_push_words(atomic=True), "--prune")
     ending = ("--", remote, f"{_NO_REFS}*:{prefix}*")
     if refs is None:
-        with start_git(git, *words, *ending, with_terminal=False) as running:
+        with _start(git, *words, *ending) as running:
             yield running
         return
     words = (*words, "--force-with-lease")
     with (
         _pushed_refs(git, remote, refs, {}) as (_, config),
-        start_git(git, *words, *ending, config=config, with_terminal=False) as running,
+        _start(git, *words, *ending, config=config) as running,
     ):
         yield running
 
@@ -253,7 +253,7 @@ def _start_leased_push(
     leases = [f"--force-with-lease={ref}:{before or ''}" for ref, before, _ in changes]
     refspecs = [f"{after or ''}:{ref}" for ref, _, after in changes]
     words = (*_push_words(atomic=atomic), *leases, "--", remote, *refspecs)
-    return start_git(git, *words, config=_unless_silent(silence), with_terminal=False)
+    return _start(git, *words, config=_unless_silent(silence))
 
 
 def _push_words(*, atomic: bool) -> tuple[str, ...]:
@@ -276,7 +276,7 @@ def _tracks(git: Git, remote: str, refs: Collection[str]) -> bool:
 
 def start_remote_listing(git: Git, remote: str, *patterns: str) -> RunningCommand:
     """Start ``git ls-remote`` of the refs that match a pattern: object id, tabulator, name, in lines."""
-    return start_git(git, "ls-remote", "--refs", "--quiet", "--", remote, *patterns, with_terminal=False)
+    return _start(git, "ls-remote", "--refs", "--quiet", "--", remote, *patterns)
 
 
 def start_fetch(git: Git, remote: str, refspecs: Sequence[str], *, silence: float = 0) -> RunningCommand:
@@ -288,17 +288,22 @@ def start_fetch(git: Git, remote: str, refspecs: Sequence[str], *, silence: floa
         silence: as for :func:`start_atomic_push`.
 
     """
-    options = (
-        "fetch",
-        "--progress",
-        "--no-tags",
-        "--prune",
-        "--no-write-fetch-head",
-        "--no-recurse-submodules",
-    )
-    return start_git(
-        git, *options, "--", remote, *refspecs, config=_unless_silent(silence), with_terminal=False
-    )
+    options = ("--no-tags", "--prune", "--no-write-fetch-head", "--no-recurse-submodules")
+    words = ("fetch", "--progress", *options, "--", remote, *refspecs)
+    return _start(git, *words, config=_unless_silent(silence))
+
+
+def _start(git: Git, *words: str, config: tuple[str, ...] = ()) -> RunningCommand:
+    """Start a git command that talks to a remote; its ssh notices that a server is gone.
+
+    Without that, ssh waits for ever for an answer of a machine that is off (ssh_config(5)). The command that
+    the user names for ssh stays as it is.
+    """
+    if {"GIT_SSH", "GIT_SSH_COMMAND"}.isdisjoint(git.env):
+        named = run_git(git, "config", "--get", "core.sshCommand", accept=(0, 1))
+        if not named.stdout:
+            git = git._replace(env={**git.env, "GIT_SSH_COMMAND": _KEEPALIVE})
+    return start_git(git, *words, config=config, with_terminal=False)
 
 
 def _unless_silent(silence: float) -> tuple[str, ...]:

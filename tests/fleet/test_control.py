@@ -102,6 +102,18 @@ def test_a_stopped_session_goes_on(fleet_run: FleetRun) -> None:
     assert (fleet_run.state()["state"], fleet_run.state()["id"]) == ("done", agent_id)
 
 
+def test_a_request_of_another_machine_is_taken_back(fleet_run: FleetRun) -> None:
+    """Its object is on the remote alone: git names it only in the machine that has it."""
+    fleet_run.begin(COMMIT)
+    ref = f"refs/ralph/fleet/{RUN}/stop/0123abcd"
+    request = fleet_run.directory / "request"
+    request.write_text('{"version": 1, "nonce": "x"}')
+    oid = fleet_run.remote.git("hash-object", "-w", str(request))
+    fleet_run.remote.git("update-ref", ref, oid)
+    resumed = fleet(fleet_run, "resume", RUN, job=RUNNING)
+    assert (resumed.status, fleet_run.refs(ref)) == (0, {}), resumed.stderr
+
+
 def test_a_job_is_created_again_from_what_its_user_wrote_down(fleet_run: FleetRun) -> None:
     """Not from the spec on the remote, which each of its users can replace."""
     fleet_run.repo.write(".ralph/fleet.yaml", "image: i\n")

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING
+
+import psutil
+import pytest
 
 from ralph_wrap.git import Git, git_environment
 from ralph_wrap.git import remote as git_remote
@@ -13,10 +17,13 @@ from tests.support.machines import claim_of, refs
 from tests.support.mounts import mounted, needs_mounts
 from tests.support.repo import Repo
 from tests.support.sessions import Session, command, run
-from tests.support.wait import CAP
+from tests.support.wait import CAP, eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from ralph_wrap.system.process import CompletedCommand
 
 MIRRORED = ("--remote", "origin")
 SH = ("--", "sh", "-c")
@@ -56,6 +63,69 @@ def test_ssh(repo: Repo, remote: Repo, tmp_path: Path) -> None:
     with ssh_server(tmp_path / "ssh") as (address, client):
         repo.git("remote", "set-url", "origin", f"{address}{remote.path}")
         lives_and_goes(repo, remote, {"GIT_SSH_COMMAND": client})
+
+
+def _frozen_push(
+    repo: Repo, remote: Repo, directory: Path, script: Callable[[str], str], env: dict[str, str]
+) -> CompletedCommand | None:
+    """Push to sshd, and stop it at its hook, as a machine that is off; return the push if it ends."""
+    gate = directory / "gate"
+    hook = remote.path / "hooks/pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {gate}\nexec sleep 1000\n")
+    hook.chmod(0o755)
+    change = git_remote.RemoteChange("refs/heads/work", None, repo.head)
+    with ssh_server(directory / "ssh") as (address, client):
+        repo.git("remote", "set-url", "origin", f"{address}{remote.path}")
+        program = script(f'exec {shutil.which("ssh")} {client.removeprefix("ssh")} "$@"')
+        (directory / "bin").mkdir()
+        (directory / "bin/ssh").symlink_to(program)
+        found = git_environment({**os.environ, "PATH": f"{directory}/bin:{os.environ['PATH']}", **env})
+        with git_remote.start_atomic_push(Git(repo.path, found), "origin", [change]) as push:
+            eventually(gate.exists, "the hook")
+            servers = [each for each in psutil.Process().children(recursive=True) if each.name() == "sshd"]
+            hooks = [child for server in servers for child in server.children(recursive=True)]
+            for server in servers:
+                server.suspend()
+            try:
+                return push.wait() if push.ended(8.0) else None
+            finally:
+                for process in {*servers, *hooks}:
+                    process.kill()
+
+
+@pytest.mark.parametrize(
+    ("env", "ends"),
+    [({}, True), ({"GIT_SSH_COMMAND": "ssh -o BatchMode=yes"}, False)],
+    ids=["ours", "that of the user"],
+)
+def test_a_push_over_ssh_notices_that_its_server_is_gone(
+    repo: Repo,
+    remote: Repo,
+    tmp_path: Path,
+    script: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    env: dict[str, str],
+    *,
+    ends: bool,
+) -> None:
+    """Its ssh asks the server for a sign of life, unless the user names a command for ssh."""
+    monkeypatch.setattr(git_remote, "_KEEPALIVE", "ssh -o ServerAliveInterval=1 -o ServerAliveCountMax=2")
+    completed = _frozen_push(repo, remote, tmp_path, script, env)
+    assert (completed is not None) == ends
+    assert completed is None or "not responding" in completed.stderr.decode()
+
+
+def test_the_user_may_name_a_command_for_ssh_in_the_configuration(
+    repo: Repo, remote: Repo, script: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Git takes a variable before that, so the variable is not set then."""
+    repo.git("remote", "set-url", "origin", f"ssh://nowhere.invalid{remote.path}")
+    named = script(f'echo "$GIT_SSH_COMMAND" > {tmp_path}/mine; exit 1')
+    repo.git("config", "--global", "core.sshCommand", named)
+    with git_remote.start_remote_listing(Git(repo.path, git_environment(os.environ)), "origin") as running:
+        assert running.wait(CAP).status != 0
+    assert (tmp_path / "mine").read_text() == "\n"
 
 
 def test_a_server_that_hangs_holds_up_nothing(repo: Repo, remote: Repo) -> None:
