@@ -113,6 +113,7 @@ REFS = {
     "refs/heads/ralph/<id>-wip": "Its saved work: what was uncommitted.",
     f"{SNAPSHOTS}<id>/<n>": "What was uncommitted at the end of iteration *n*, if the loop went on.",
     f"{SNAPSHOTS}<id>/commit-<n>": "Commits that no branch held; also in the repository of a submodule.",
+    f"{SNAPSHOTS}<id>/submodules": "With `--remote`: one commit with the work in all submodules as parents.",
     "refs/ralph/dropped/<id>": "The tip of a branch that `drop` has deleted; with `-wip`, its saved work.",
     "refs/ralph/dropped-branches/<name>": "The same for a branch that is not below `ralph/`.",
     "refs/ralph/pool/": "Warm worktrees.",

@@ -50,7 +50,7 @@ _TO_ORIGIN = 5.0  # seconds between two looks whether a hub has forwarded
 _LONGEST_TO_ORIGIN = 60.0  # seconds between two of them after a long time
 _SAID = 60.0  # seconds until the wait is long, and the worker says so
 _STASH = "refs/stash"
-_ELSEWHERE = re.compile(r"refs/(?:ralph-remotes|remotes)/|refs/ralph/snapshots/[^/]+/(?!commit-)")
+_ELSEWHERE = re.compile(r"refs/(?:ralph-remotes|remotes)/|refs/ralph/snapshots/[^/]+/(?!commit-|submodules$)")
 
 
 class WorkClone:

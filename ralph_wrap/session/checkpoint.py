@@ -114,6 +114,7 @@ class Checkpoint:
         if self._push is not None:
             self._start_push(self._push)
         if self._mirror is not None:
+            self._mirror.submodules.keep(self._tree, self._git)
             self._mirror.go_on(number, self._work, self._lacking, now=True)
         return state
 
@@ -168,6 +169,12 @@ class Checkpoint:
         except (RalphError, OSError) as error:
             self._log.warning("bundle.failed", f"no bundle of iteration {number}: {error}")
 
+    def keep_submodules(self) -> None:
+        """Keep the work in submodules for the remote, before the worktree goes."""
+        tree, mirror = self._tree, self._mirror
+        if tree and mirror and (self._clone is None or self._refresh(tree, self._record.iteration)):
+            mirror.submodules.keep(tree, self._git)
+
     def finish(self, cancel: CancelToken) -> None:
         """Push the commits that are not pushed yet, as :meth:`BranchPush.finish` does."""
         if self._push is not None:
@@ -214,8 +221,8 @@ class Checkpoint:
             return
         self._work, self._lacking = kept.ref or "", "; ".join(kept.problems)
         self._log.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)
-        if kept.problems:
-            self._log.event("snapshot.incomplete", iteration=number, problems=list(kept.problems))
+        if problems := [*kept.problems, *kept.in_submodules]:
+            self._log.event("snapshot.incomplete", iteration=number, problems=problems)
 
     def _snapshot_if_changed(self, tree: LinkedWorktree, number: int) -> None:
         """Keep the uncommitted work in the middle of an iteration; the agent may write meanwhile.
@@ -228,6 +235,8 @@ class Checkpoint:
             return
         try:
             kept = _consistent_snapshot(tree, git, self._record, number)
+            if self._mirror is not None:
+                self._mirror.submodules.keep(tree, git)
         except (GitError, OSError) as error:  # the next beat tries again
             self._log.event("snapshot.failed", iteration=number, reason=str(error))
             self._lacking = f"no snapshot of iteration {number}: {error}"

@@ -185,7 +185,7 @@ def _init_submodules(context: SessionContext, tree: LinkedWorktree) -> None:
         refresh(tree, context.keeping.git)
         trust_cloned(tree, own)
         if context.settings.resumes:
-            restore_submodules(context, clone, shared)
+            restore_submodules(context, clone)
             refresh(tree, context.keeping.git)
     except (GitError, OSError) as error:
         raise IsolationError(

@@ -231,6 +231,7 @@ class Session:
         if (tree := workspace.tree) is not None:
             self._at_end("drop an unused branch", lambda: end.drop_unused_branch(context, tree))
             self._at_end("remove the worktree", lambda: end.leave(context, tree))
+            self._at_end("keep the work in submodules", checkpoint.keep_submodules)
         guard = self._look_first(context.project, claim.record)  # the plain root has not called it yet
         self._at_end("look at the repository", guard.finish)
         if self._whole_process:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import ConflictError, GitError, IsolationError, TamperedError
 from ralph_wrap.git import pointer
 from ralph_wrap.state import report
-from ralph_wrap.state.project import RUN
+from ralph_wrap.state.project import RUN, repository_of
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import near
@@ -127,13 +127,8 @@ def recorded(record: SessionRecord, workspace: Workspace | None) -> SessionRecor
     )
 
 
-def restore_submodules(context: SessionContext, tree: LinkedWorktree, store: Path | None = None) -> None:
-    """Put the saved work of submodules back, and warn about work that stays where it was saved.
-
-    Arguments:
-        store: the repository that has the work of all submodules; ``None``: each has its own.
-
-    """
+def restore_submodules(context: SessionContext, tree: LinkedWorktree) -> None:
+    """Put the saved work of submodules back, and warn about work that stays where it was saved."""
     earlier = context.settings.resumes
     found = report.read(context.project.root / RUN / "sessions" / earlier / "report.json")
     repositories = {
@@ -141,7 +136,12 @@ def restore_submodules(context: SessionContext, tree: LinkedWorktree, store: Pat
         for path, repository, refs in (found.saved_submodules() if found else ())
     }
     for work in deferred.restore.restore_submodules(
-        tree, context.project.git, context.record.id, earlier, [*repositories], store
+        tree,
+        context.project.git,
+        context.record.id,
+        earlier,
+        [*repositories],
+        repository_of(context.project).common_dir,
     ):
         context.log.warning(
             "submodule.not_restored",

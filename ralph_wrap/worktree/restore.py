@@ -34,8 +34,8 @@ from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import named
+from ralph_wrap.worktree.create.submodules import is_repository
 from ralph_wrap.worktree.layout import SPARSE, is_sparse
-from ralph_wrap.worktree.save.copy_commits import store_of
 from ralph_wrap.worktree.save.submodule_repositories import find
 from ralph_wrap.worktree.save.trees import WORK_TITLE, SavedState, saved_state
 
@@ -133,7 +133,7 @@ def restore_submodules(
     agent_id: str,
     session: str,
     saved: Sequence[SavedSubmoduleWork],
-    store: Path | None = None,
+    store: Path,
 ) -> list[SavedSubmoduleWork]:
     """Put the saved work of submodules back into those of a new worktree.
 
@@ -143,7 +143,7 @@ def restore_submodules(
         agent_id: names the refs.
         session: id of the session that saved the work.
         saved: the work; a file that an agent can write may say it.
-        store: the repository that has it; ``None``: the one that stays for each submodule.
+        store: the repository of the project: it has the work, or its own repositories of submodules have it.
 
     Returns:
         The work that was not put back, because its submodule is not there, or git failed.
@@ -157,8 +157,11 @@ def restore_submodules(
             if submodule is None:
                 left.append(work)
                 continue
-            source = store or store_of(worktree, submodule.tree.registration)
-            if not _restore_submodule(submodule, git, source, agent_id, session, work.refs):
+            own = store / submodule.tree.registration.relative_to(worktree.registration)
+            places = [own, store] if is_repository(own) else [store]
+            if not any(
+                _restore_submodule(submodule, git, place, agent_id, session, work.refs) for place in places
+            ):
                 left.append(work)
         except (GitError, ConflictError, TamperedError):
             left.append(work)

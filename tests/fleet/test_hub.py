@@ -14,7 +14,9 @@ from ralph_wrap.fleet.hub.repository import NAME
 from ralph_wrap.git import RemoteChange
 from tests.fleet.runs import RUN
 from tests.support.git_shim import shim_git
+from tests.support.repo import make_repo
 from tests.support.sessions import command
+from tests.support.submodules import ALLOWED
 from tests.support.wait import CAP, eventually
 
 if TYPE_CHECKING:
@@ -155,6 +157,22 @@ def test_an_index_is_done_once_origin_has_its_work(hub: RunningHub) -> None:
     assert hub.run.remote.show(f"{branch}:made") == b"work\n"
     assert f"refs/ralph/fleet/{RUN}/output/0" in hub.run.refs()
     eventually(lambda: hub.run.state().get("state") == "done", "the index at origin")
+
+
+def test_a_hub_forwards_the_work_in_submodules(hub: RunningHub, tmp_path: Path) -> None:
+    """It is a ref of the session, and the index is done only once origin has it."""
+    library = make_repo(tmp_path / "library")
+    hub.run.repo.git(*ALLOWED, "submodule", "--quiet", "add", library.path, "lib")
+    hub.run.begin(
+        f"git {' '.join(ALLOWED)} submodule --quiet update --init; cd lib;"
+        " git commit -q --allow-empty -m inner; echo new > new"
+    )
+    order = {"RALPH_FLEET_REMOTE": hub.address, "RALPH_FLEET_HUB": "1"}
+    status, printed = hub.run.work(env=order).ended()
+    assert status == 0, printed
+    [snapshot] = [ref for ref in hub.run.refs("refs/ralph/snapshots/") if ref.endswith("/submodules")]
+    assert hub.run.remote.show(f"{snapshot}^1:new") == b"new\n"
+    assert hub.run.remote.git("log", "-1", "--format=%s", f"{snapshot}^1^1") == "inner"
 
 
 A, B, C, GONE = "a" * 40, "b" * 40, "c" * 40, "e" * 40

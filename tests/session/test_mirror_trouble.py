@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from tests.support.blocking_git import Gate
 from tests.support.git_shim import shim_git
 from tests.support.machines import claim_of, refs
-from tests.support.repo import make_repo
 from tests.support.sessions import Session, command, run, start
-from tests.support.submodules import ALLOWED
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -237,20 +235,3 @@ def test_a_killed_start_on_another_machine_leaves_the_work_free(
     again = command("resume", agent_id, *MIRRORED, "-n", "1", cwd=repo.path, env=environ)
     assert again.status == 0, again.stderr
     assert remote.show(f"ralph/{agent_id}-wip:a") == b"a\n"
-
-
-def test_the_claim_says_that_commits_of_a_submodule_stay(repo: Repo, remote: Repo, tmp_path: Path) -> None:
-    """Its repository is on this machine alone."""
-    library = make_repo(tmp_path / "library")
-    repo.git(*ALLOWED, "submodule", "--quiet", "add", library.path, "lib")
-    repo.commit("with a submodule")
-    repo.write(".ralph/config.toml", QUICK)
-    initialise = f"git {' '.join(ALLOWED)} submodule --quiet update --init"
-    script = f"{initialise}; cd lib; git commit -q --allow-empty -m inner; exec sleep 1000"
-    with Session(repo.path, *MIRRORED, *SH, script) as session:
-        agent_id = session.directory.name.rpartition("-")[2]
-        session.wait_for("agent.started")
-        said = eventually(lambda: claim_of(remote, agent_id)["incomplete"], "the reason")
-        session.send(signal.SIGTERM)
-        session.finish()
-    assert said == "submodule lib: the commits in it"

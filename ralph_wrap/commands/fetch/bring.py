@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,14 @@ from ralph_wrap.git.merge import is_ancestor
 from ralph_wrap.git.transaction import RefChange, change_refs
 from ralph_wrap.state import inventory, remote_claim
 from ralph_wrap.state.ids import started
-from ralph_wrap.state.project import registries
+from ralph_wrap.state.project import registries, repository_of
 from ralph_wrap.state.record import FETCHED_FROM, FETCHED_REPORT, FETCHED_START, SessionRecord, read_record
 from ralph_wrap.state.report import SessionReport
 from ralph_wrap.state.wording import ELSEWHERE
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.worktree.save.from_submodule_snapshot import bring_submodules
+from ralph_wrap.worktree.save.submodule_snapshot import ref_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 HEADS = "refs/heads/"
 _SNAPSHOTS = "refs/ralph/snapshots/"
+_SUBMODULES = "submodules"
 
 
 class FetchedSession(NamedTuple):
@@ -77,6 +81,7 @@ class Bringing:
             {HEADS + info.branch for info in list_worktrees(self._git) if info.branch},
         )
         self._remotes = list_remotes(self._git)
+        self._common_dir = repository_of(project).common_dir
         self._snapshots_there = _snapshots_by_id(self._refs.remote)
         self._snapshots_here = _snapshots_by_id(list_refs(self._git, _SNAPSHOTS))
         self._home = next(registries(project))
@@ -171,7 +176,7 @@ class Bringing:
         wip = f"{HEADS}ralph/{claim.id}-wip"
         try:
             is_silent = self._record(claim, has_saved=wip in self._refs.remote)
-        except OSError as error:
+        except (GitError, OSError) as error:
             return entry._replace(action="left", note=str(error))
         if is_silent:
             entry = entry._replace(state=SILENT)
@@ -215,6 +220,7 @@ class Bringing:
             Whether a session that says that it runs is dead.
 
         Raises:
+            GitError: the work in submodules cannot be brought.
             OSError: it cannot be written.
 
         """
@@ -226,15 +232,34 @@ class Bringing:
         watch = watched(earlier, oid)
         is_silent = claim.state == remote_claim.RUNNING and watch.has_passed(BEATS * claim.beat)
         ended_by = "killed" if is_silent else ELSEWHERE
-        marks = {FETCHED_FROM: self._remote.name, WATCHED: [*watch]}
+        snapshot = self._refs.remote.get(ref_of(claim.id))
+        marks = {FETCHED_FROM: self._remote.name, WATCHED: [*watch], _SUBMODULES: snapshot}
         if earlier is not None and marks.items() <= earlier.extra.items() and not is_silent:
             return False
-        report = _report_of(claim, ended_by, has_saved=has_saved)
+        report = _report_of(claim, ended_by, has_saved=has_saved)._replace(
+            submodules=self._submodules(claim.id, earlier, snapshot)
+        )
         record = _record_of(claim, marks, report)
         directory.mkdir(exist_ok=True)
         # The next fetch writes it again, so the disk need not have it at once.
         files.replace(directory / "record.json", record.to_json(), sync=False)
         return is_silent
+
+    def _submodules(
+        self, agent_id: str, earlier: SessionRecord | None, snapshot: str | None
+    ) -> tuple[dict[str, Any], ...]:
+        """Bring the work in submodules, unless the fetch before has; return it as a report has it."""
+        if snapshot is None:
+            return ()
+        known = earlier.extra.get(FETCHED_REPORT) if earlier is not None else None
+        if earlier is not None and earlier.extra.get(_SUBMODULES) == snapshot and isinstance(known, dict):
+            return tuple(known.get("submodules", ()))
+        brought = bring_submodules(self._git, self._common_dir, agent_id, snapshot)
+        return tuple(
+            {"path": work.path, "repository": os.fspath(work.repository), "refs": [work.at]}
+            for work in brought
+            if work.at
+        )
 
 
 class _Plan:

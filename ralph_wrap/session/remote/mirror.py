@@ -28,6 +28,7 @@ from ralph_wrap.git.remote import Silence, is_refused
 from ralph_wrap.session.remote.messages import MirrorMessages
 from ralph_wrap.session.remote.push import LONGEST_SILENCE
 from ralph_wrap.session.remote.schedule import Schedule
+from ralph_wrap.session.remote.submodules import MirroredSubmodules
 from ralph_wrap.session.remote.view import ClaimState
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
@@ -61,6 +62,7 @@ class Mirror:
 
     Attributes:
         schedule: of the attempts.
+        submodules: the work in submodules.
         work: ref of the newest uncommitted work here; empty if there is none, ``None`` if that is unknown.
         spare: called with the pids of our processes, so that they do not count as the agent's.
 
@@ -78,17 +80,14 @@ class Mirror:
         cancel: CancelToken,
         log: Log,
     ) -> None:
-        self._git = git
-        self._remote = remote
-        self._claim = claim
+        self._git, self._remote, self._claim = git, remote, claim
         self.view = view
         self.spare: Callable[..., None] = lambda *_: None
-        self._fence = fence
-        self._cost = cost
-        self._cancel = cancel
-        self._log = log
+        self._fence, self._cost = fence, cost
+        self._cancel, self._log = cancel, log
         self._messages = MirrorMessages(remote, log)
         self.schedule = Schedule(claim.beat)
+        self.submodules = MirroredSubmodules(git, claim.id, claim.session)
         self._running: RunningCommand | None = None
         self._ends: Callable[[RunningCommand], None] = self._end_push
         self._with_work, self._lacking = True, ""
@@ -133,6 +132,7 @@ class Mirror:
         state = remote_claim.DONE if ended_by == "promise" else remote_claim.STOPPED
         self._claim = self._claim._replace(state=state, iteration=iteration, ended_by=ended_by)
         self.work, self._lacking = self.work if work is None else work, lacking
+        self.submodules.try_again()
 
     def withdraw(self) -> None:
         """Delete the claim: no agent works on the branch, and there is no work."""
@@ -162,8 +162,9 @@ class Mirror:
             else:
                 self._ends = self._end_push
                 self._with_work = whole
-                lacking = self._lacking if whole else self.schedule.reason
                 wanted = self.view.wanted(list_refs(git, *self.view.patterns), self.work)
+                wanted = self.submodules.chosen(wanted, self.view) if whole else wanted
+                lacking = self.submodules.lacking(self._lacking) if whole else self.schedule.reason
                 if whole and (self.work == "" or self.work in wanted):
                     self._claim = self._claim._replace(work=self.work and self.view.there(self.work))
                 self._claim = self._claim.next(cost_usd=self._cost(), incomplete=lacking)
@@ -218,9 +219,10 @@ class Mirror:
             self._fail(push_error(completed))
             return
         was_lost = self.view.is_lost
-        found = fetched(list_refs(self._git, everything(self._remote)), self._remote)
-        standing = self.view.compare(found)
+        standing = self.view.compare(fetched(list_refs(self._git, everything(self._remote)), self._remote))
         settle = self.schedule.succeed if self.view.was_taken else self.schedule.refuse
+        if self._with_work and not self.view.was_taken:
+            self.submodules.refuse(self.schedule.reason)
         settle(with_work=self._with_work)
         if standing is ClaimState.LOST and not was_lost:
             self.schedule.start_again()
@@ -243,10 +245,9 @@ class Mirror:
         if self._running is not None:
             self._leave(self._running, lambda running: running.end())
             self.schedule.fail(self.schedule.reason or "there was no time for it", look=False)
-        wanted = self.view.wanted(list_refs(self._git, *self.view.patterns), self.work)
-        missing = self.view.missing(wanted)
+        missing = self.view.missing(self.view.wanted(list_refs(self._git, *self.view.patterns), self.work))
         if missing or not self.is_complete:
-            self._messages.incomplete(missing, self.schedule.reason)
+            self._messages.incomplete(missing, self.schedule.reason or self.submodules.lacking(""))
 
 
 def _note(git: Git, remote: str, after: Mapping[str, str | None], log: Log) -> None:

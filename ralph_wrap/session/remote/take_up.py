@@ -16,13 +16,14 @@ import shlex
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import create_ref, delete_ref, list_refs, move_ref, read_commit
+from ralph_wrap.git import create_ref, delete_ref, list_refs, move_ref, read_commit, set_refs
 from ralph_wrap.state.record import FETCHED_FROM, SessionRecord, read_record
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import named
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.from_snapshot import work_of_snapshot
 from ralph_wrap.worktree.save.scratch import scratch_in
+from ralph_wrap.worktree.save.submodule_snapshot import ref_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,6 +91,8 @@ class TakeUp:
 
         """
         self._keep_snapshots()
+        if not self._ended_here(self._earlier.session):
+            self._take_submodules()
         work, here = self._earlier.work, list_refs(self._git, self._wip, self._branch)
         saved = here.get(self._wip)
         if work in {None, self._wip} or self._ended_here(self._earlier.session):
@@ -109,6 +112,14 @@ class TakeUp:
         kept = {*list_refs(self._git, prefix).values()}
         found = {oid for ref, oid in self._there.items() if ref.startswith(prefix)}
         make_snapshots(self._git, self._earlier.id, sorted(found - kept))
+
+    def _take_submodules(self) -> None:
+        """Make the submodule snapshot of the remote ours: a submodule that this machine lacks stays in it."""
+        ref = ref_of(self._earlier.id)
+        ours, theirs = list_refs(self._git, ref).get(ref), self._there.get(ref)
+        if ours != theirs:
+            make_snapshots(self._git, self._earlier.id, [ours] if ours else [])
+            set_refs(self._git, {ref: theirs})
 
     def _take_snapshot(self, work: str, saved: str | None, tip: str | None) -> TakenUpWork | None:
         context, log, agent_id = self._context, self._context.log, self._earlier.id

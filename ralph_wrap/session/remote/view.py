@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.git import RemoteChange
 from ralph_wrap.state import remote_claim
+from ralph_wrap.worktree.save.submodule_snapshot import ref_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,10 +90,11 @@ class RemoteView:
         """
         self._here = frozenset(local.values())
         commits = f"{SNAPSHOTS}{self.agent_id}/commit-"  # work that is on no branch
+        newest = {snapshot, ref_of(self.agent_id)}
         return {
             ref: oid
             for ref, oid in local.items()
-            if not ref.startswith(SNAPSHOTS) or ref.startswith(commits) or ref == snapshot
+            if not ref.startswith(SNAPSHOTS) or ref.startswith(commits) or ref in newest
         }
 
     def changes(self, wanted: Mapping[str, str], claim: str) -> list[RemoteChange]:
@@ -200,6 +202,10 @@ class RemoteView:
     def missing(self, wanted: Mapping[str, str]) -> list[str]:
         """Return the local refs whose commits the remote does not have."""
         return sorted(ref for ref, oid in wanted.items() if self._refs.get(self.there(ref)) != oid)
+
+    def on_remote(self, ref: str) -> str | None:
+        """Return what the remote has in the place of a local ref."""
+        return self._refs.get(self.there(ref))
 
     def _own(self, refs: Mapping[str, str]) -> dict[str, str]:
         ours = (f"{SNAPSHOTS}{self.agent_id}/", self._rescue)

@@ -6,9 +6,10 @@ configuration on the command line of its own ``git submodule update``.
 A submodule that the main checkout has is cloned from there. This clone needs no network, and hard links save
 most of the space. Then it gets the remote and the remote branches of the main checkout's repository. Only
 this clone may use the file protocol, which git forbids in submodules (CVE-2022-39253), because we made its
-URL. Other submodules come from the URL in the configuration or ``.gitmodules``, under git's own rules. An
-update command in the configuration never runs. A submodule that the user has switched off, by ``active`` or
-``update = none``, stays off.
+URL. A commit that the repository of the project has, because another machine has brought it there with its
+history, comes from there. Other submodules come from the URL in the configuration or ``.gitmodules``, under
+git's own rules. An update command in the configuration never runs. A submodule that the user has switched
+off, by ``active`` or ``update = none``, stays off.
 
 The worktree stays even after an error: a half-made submodule is removed, and a warning is logged.
 """
@@ -24,7 +25,17 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import decode, existing_commits, finish_git, list_refs, resolve_commit, run_git, start_git
+from ralph_wrap.git import (
+    Git,
+    decode,
+    existing_commits,
+    finish_git,
+    list_refs,
+    resolve_commit,
+    run_git,
+    start_git,
+    write_pack,
+)
 from ralph_wrap.git.index import list_index
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.cancel import NEVER
@@ -33,7 +44,6 @@ from ralph_wrap.worktree.create.replica import CLONED
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph_wrap.git import Git
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.process import RunningCommand
@@ -66,9 +76,12 @@ def init_submodules(
         model: the repository of the project, from which a clone gets copies; ``None`` for a worktree.
 
     """
-    populating = _SubmoduleCheckout(git, log, cancel, time.monotonic() + limit, apart=model is not None)
+    project = model or tree.common_dir
+    populating = _SubmoduleCheckout(
+        git, log, cancel, time.monotonic() + limit, project, apart=model is not None
+    )
     try:
-        populating.enter(tree.path, tree.registration, model or tree.common_dir, "")
+        populating.enter(tree.path, tree.registration, project, "")
     except _StoppedError as error:
         if not cancel.requested:
             log.warning("submodules.not_initialised", f"submodules left out: {error}", _hint(tree.path))
@@ -92,8 +105,11 @@ class _SubmoduleCheckout:
 
     """
 
-    def __init__(self, git: Git, log: Log, cancel: CancelToken, deadline: float, *, apart: bool) -> None:
+    def __init__(
+        self, git: Git, log: Log, cancel: CancelToken, deadline: float, project: Path, *, apart: bool
+    ) -> None:
         self._git = git
+        self._project = git._replace(cwd=project, git_dir=project, common_dir=project, work_tree=project)
         self._log = log
         self._cancel = cancel
         self._deadline = deadline
@@ -133,6 +149,11 @@ class _SubmoduleCheckout:
             active = () if _has_a_say(section, config) else ("-c", f"{section}.active=true")
             if self._cloned_from_own(top_git, path, section, commit, submodule_repository, own, above):
                 self._done(top / path, submodule_repository, own, f"{above}{path}/")
+            elif self._made_from_project(top_git, path, commit, submodule_repository, above, active):
+                self._name_origin(
+                    submodule_repository, config.get(f"{section}.url") or modules_config.get(f"{section}.url")
+                )
+                self._done(top / path, submodule_repository, None, f"{above}{path}/")
             elif reason := self._update(top_git, path, submodule_repository, above, active):
                 self._left_out(top, above + path, reason)
             elif (top / path / ".git").is_file():
@@ -156,6 +177,33 @@ class _SubmoduleCheckout:
         if self._apart:  # its commits are not in the repository that gets the saved work
             _record_cloned(_inside(git, top, directory), directory)
         return True
+
+    def _made_from_project(
+        self, git: Git, path: str, commit: str, directory: Path, above: str, config: tuple[str, ...]
+    ) -> bool:
+        """Check out a submodule whose commit is in the repository of the project: without network."""
+        if not existing_commits(self._project, [commit]):
+            return False
+        # No agent has written there: git may read its configuration, and git-init(1) needs that.
+        inside = Git(directory, git.env, git_dir=directory)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            run_git(inside, "init", "--quiet", "--bare", "--template=")
+            run_git(inside, "config", "--file", directory / "config", "core.bare", "false")
+            write_pack(self._project, directory / "objects", [commit], [])
+            # Without a ref that contains the commit, git-submodule(1) fetches it.
+            run_git(inside, "update-ref", "--no-deref", "HEAD", commit)
+        except (GitError, OSError):
+            _take_back(git.cwd / path, directory)
+            return False
+        return self._update(git, path, directory, above, config) is None
+
+    def _name_origin(self, repository: Path, url: str | None) -> None:
+        """Name the remote of a repository; a relative URL needs the rules of git-submodule(1)."""
+        if url and not url.startswith("."):
+            for key, value in {"url": url, "fetch": "+refs/heads/*:refs/remotes/origin/*"}.items():
+                words = ("config", "--file", repository / "config", f"remote.origin.{key}", value)
+                run_git(self._project, *words)
 
     def _done(self, top: Path, repository: Path, model: Path | None, above: str) -> None:
         self.count += 1

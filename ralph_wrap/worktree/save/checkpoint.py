@@ -43,12 +43,14 @@ class Snapshot(NamedTuple):
         ref: ``refs/ralph/snapshots/<id>/<n>``, with a commit on top of *head* that holds the uncommitted
             work. ``None`` if there was none, and HEAD was on the branch of the session.
         problems: one line for each part that could not be kept, for example work in other repositories.
+        in_submodules: one line for work in submodules whose repositories are in the registration.
 
     """
 
     head: str | None
     ref: str | None
     problems: tuple[str, ...] = ()
+    in_submodules: tuple[str, ...] = ()
 
 
 def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str, number: int) -> Snapshot:
@@ -67,20 +69,20 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
 
     """
     worktree_git = _git(worktree, git)
-    problems: list[str] = []
+    problems, in_submodules = list[str](), list[str]()
     head = read_head(worktree_git)
     with scratch_in(worktree.registration) as directory:
         scratch = worktree_git._replace(index_file=directory / "index")
         status, walked = look(worktree, worktree_git, scratch, problems, ())
         if walked.repositories:
             repositories = {*walked.repositories, *status.nested}
-            problems += _in_repositories(worktree, worktree_git, repositories, status)
+            _look_into(worktree, worktree_git, repositories, status, problems, in_submodules)
         is_away = head.branch != f"refs/heads/{worktree.branch}"
         if status.clean and not is_away:
-            return Snapshot(head.commit, None, tuple(problems))
+            return Snapshot(head.commit, None, tuple(problems), tuple(in_submodules))
         picture = write_trees(worktree, scratch, head, (status, walked.stamps), problems)
         if picture.shows_head and not is_away:
-            return Snapshot(head.commit, None, tuple(problems))
+            return Snapshot(head.commit, None, tuple(problems), tuple(in_submodules))
         message = f"{AWAY_TITLE if is_away else SNAPSHOT_TITLE}{number} of session {session}\n"
         commit = picture.commit(scratch, message, session)
     ref = f"refs/ralph/snapshots/{agent_id}/{number}"
@@ -88,7 +90,7 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
         move_ref(worktree_git, ref, before, commit, message, itself=True)
     else:
         create_ref(worktree_git, ref, commit, message)
-    return Snapshot(head.commit, ref, tuple(problems))
+    return Snapshot(head.commit, ref, tuple(problems), tuple(in_submodules))
 
 
 def has_no_other_work(worktree: LinkedWorktree, git: Git, head: str) -> bool:
@@ -153,14 +155,22 @@ def _git(worktree: LinkedWorktree, git: Git) -> Git:
     return worktree.git(git)
 
 
-def _in_repositories(worktree: LinkedWorktree, git: Git, repositories: set[str], status: Status) -> list[str]:
-    """Return the repositories in a worktree with work that a snapshot does not hold."""
+def _look_into(
+    worktree: LinkedWorktree,
+    git: Git,
+    repositories: set[str],
+    status: Status,
+    problems: list[str],
+    in_submodules: list[str],
+) -> None:
+    """Name the repositories in a worktree with work that a snapshot does not hold."""
     top, copies = worktree.path, worktree.copies
-    known = {submodule.path for submodule in pointers_below(git, top, copies)}
+    known = {submodule.path: submodule.git_dir for submodule in pointers_below(git, top, copies)}
     inner = tuple(f"{path}/" for path in known)
-    nested = sorted(path for path in repositories - known if not path.startswith(inner))
-    return [
-        *(f"nested repository {path}" for path in nested),
-        *(f"submodule {path}: the uncommitted work in it" for path in changed_inside(git, top, copies)),
-        *(f"submodule {path}: the commits in it" for path in sorted(known & {*status.changed})),
-    ]
+    nested = sorted(path for path in repositories - {*known} if not path.startswith(inner))
+    problems += [f"nested repository {path}" for path in nested]
+    lines = [(path, "the uncommitted work in it") for path in changed_inside(git, top, copies)]
+    lines += [(path, "the commits in it") for path in sorted({*known} & {*status.changed})]
+    for path, what in lines:
+        is_found = known[path].is_relative_to(worktree.registration)
+        (in_submodules if is_found else problems).append(f"submodule {path}: {what}")

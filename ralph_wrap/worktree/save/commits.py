@@ -97,27 +97,31 @@ def unreachable(git: Git, commits: list[str], without: Collection[str] = ()) -> 
     return [commit for commit, *_ in rows if commit not in inner]
 
 
-def _files(registration: Path) -> Iterator[Path]:
+def _files(registration: Path, without: Collection[str]) -> Iterator[Path]:
     for directory, names, file_names in os.walk(registration):
         if Path(directory) == registration:
-            names[:] = [name for name in names if name not in _NO_NAMES]
+            names[:] = [name for name in names if name not in _NO_NAMES and name not in without]
+            file_names[:] = [name for name in file_names if name not in without]
         yield from (Path(directory, name) for name in file_names)
 
 
-def named_objects(registration: Path, git: Git, problems: list[str]) -> frozenset[str]:
+def named_objects(
+    registration: Path, git: Git, problems: list[str], *, without: Collection[str] = ()
+) -> frozenset[str]:
     """Return the object ids in the files of a registration (gitrepository-layout(5)), except its index.
 
     Arguments:
         registration: ``.git/worktrees/<name>``, or the repository of a submodule.
         git: git in the worktree.
         problems: gets a line for each file that is too large to be read.
+        without: names in the registration to leave out, too.
 
     Raises:
         OSError: a file cannot be read.
 
     """
     found: set[str] = set()
-    for path in _files(registration):
+    for path in _files(registration, without):
         if path.name.startswith(_NAMELESS) or path.is_symlink() or not path.is_file():
             continue
         if path.stat().st_size > _LARGEST:

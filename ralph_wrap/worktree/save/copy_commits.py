@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.worktree.model import LinkedWorktree
 
+_SUBMODULE_SNAPSHOTS = "refs/ralph/snapshots/*/submodules"  # the next one of a session replaces it
+
 
 class RepositoryTips(NamedTuple):
     """The tips of a repository: commits that no other commit has as an ancestor, and tags.
 
     Attributes:
         every: object ids that its refs, HEAD and reflogs name.
-        loose: the object ids that the other repository lacks.
+        loose: the object ids that the other repository lacks. It lacks what only a submodule snapshot has.
         common: commits that both repositories have, and that refs of the other one contain.
 
     """
@@ -100,8 +102,10 @@ def tips(
     refs_of_store = {*list_refs(store).values()}
     if head := resolve_commit(store, "HEAD"):
         refs_of_store.add(head)
-    common = {*existing_commits(git, refs_of_store)} | _held(store, every - refs_of_store)
-    loose = {*_outermost(git, every, common | {*existing_commits(git, ignored)})}
+    shared = {*existing_commits(git, refs_of_store)}
+    common = shared | held(store, every - refs_of_store)
+    kept = shared | held(store, every - refs_of_store, without=_SUBMODULE_SNAPSHOTS)
+    loose = {*outermost(git, every, kept | {*existing_commits(git, ignored)})}
     # No commit refers to a tag object, and a tag object refers to the commit that it names.
     loose |= tags - refs_of_store - ignored
     return RepositoryTips(frozenset(every | tags), tuple(sorted(loose)), tuple(sorted(common)))
@@ -149,19 +153,41 @@ def _shallow(git_dir: Path) -> set[bytes]:
         return set()
 
 
-def _held(store: Git, oids: Collection[str]) -> set[str]:
-    """Return the commits among these that refs of a repository contain."""
+def held(store: Git, oids: Collection[str], *, without: str = "") -> set[str]:
+    """Return the commits among these that refs of a repository contain.
+
+    Arguments:
+        store: git in the repository.
+        oids: ids of commits that it may lack.
+        without: pattern of refs that do not count.
+
+    Raises:
+        GitError: git failed.
+
+    """
     present = existing_commits(store, oids) if oids else []
     if not present:
         return set()
     try:
-        answer = run_git(store, "rev-list", "--stdin", "--not", "--all", stdin=_stdin(present))
+        left_out = [f"--exclude={without}"] if without else []
+        answer = run_git(store, "rev-list", "--stdin", "--not", *left_out, "--all", stdin=_stdin(present))
     except GitError:  # git may have pruned objects that no ref contains
         return set()
     return {*present} - {*decode_lines(answer.stdout)}
 
 
-def _outermost(git: Git, oids: Collection[str], without: Collection[str]) -> list[str]:
+def outermost(git: Git, oids: Collection[str], without: Collection[str]) -> list[str]:
+    """Return commits among these that no other one contains, and none of *without*.
+
+    Arguments:
+        git: git in the repository.
+        oids: ids of commits.
+        without: ids of commits that the repository has.
+
+    Raises:
+        GitError: git failed.
+
+    """
     if not oids:
         return []
     stdin = _stdin([*oids, *(f"^{oid}" for oid in without)])

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import (
-    commit_and_parents,
     create_ref,
     delete_ref,
     list_refs,
     move_ref,
     read_head,
     run_git,
-    tree_of,
     what_is_missing,
     worktree_holding,
     write_tree,
@@ -206,7 +204,7 @@ def _save_picture(
     except GitError:
         if (before := _tip(scratch, branch)) is None:
             raise
-        if not _is_saved_already(scratch, before, picture):
+        if not picture.is_in(scratch, before):
             branch = _name(scratch, request, commit, before)
     if missing := what_is_missing(scratch, branch, head.commit):
         problems.append(f"{branch} lacks objects: {missing}")
@@ -216,14 +214,6 @@ def _save_picture(
 def _tip(git: Git, branch: str) -> str | None:
     ref = f"refs/heads/{branch}"
     return list_refs(git, ref).get(ref)
-
-
-def _is_saved_already(git: Git, tip: str, picture: WorktreeTrees) -> bool:
-    """Return whether an earlier save, whose process died, has saved the same files, HEAD and index."""
-    commits = commit_and_parents(git, tip)
-    if not commits or (picture.head is not None and picture.head not in commits):
-        return False
-    return [tree_of(git, commit) for commit in commits] == picture.trees(git)
 
 
 def _name(git: Git, request: SaveRequest, commit: str, before: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralph_wrap.git import commit_tree, read_commit, stage_all, tree_of, write_tree
+from ralph_wrap.git import commit_and_parents, commit_tree, read_commit, stage_all, tree_of, write_tree
 from ralph_wrap.git.index import cached_tree
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.index import add_what_can_be, copy_index, not_in_index, resolve, unlock
@@ -55,6 +55,13 @@ class WorktreeTrees(NamedTuple):
         """Return the trees of its commit and of the parents of this commit."""
         head = [self.head_tree or tree_of(git, self.head)] if self.head else []
         return [self.tree, *head, *([self.index_tree] if self.index_tree != self.tree else [])]
+
+    def is_in(self, git: Git, commit: str) -> bool:
+        """Return whether a commit that an earlier save has made has the same files, HEAD and index."""
+        commits = commit_and_parents(git, commit)
+        if not commits or (self.head is not None and self.head not in commits):
+            return False
+        return [tree_of(git, found) for found in commits] == self.trees(git)
 
     def commit(self, git: Git, message: str, session: str) -> str:
         """Make a commit on top of HEAD; if the index differs, it is the second parent, as in a stash.

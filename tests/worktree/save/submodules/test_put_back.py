@@ -32,7 +32,7 @@ def _again(
     if initialised:
         allowed = git._replace(env=environment_with_config(git.env, "protocol.file.allow", "always"))
         init_submodules(again.linked, allowed, log=on_stderr(os.environ))
-    return again, restore_submodules(again.linked, git, ID, SESSION, saved)
+    return again, restore_submodules(again.linked, git, ID, SESSION, saved, again.linked.common_dir)
 
 
 def _state(tree: Tree, path: str) -> tuple[object, ...]:
@@ -80,4 +80,5 @@ def test_other_refs_are_never_taken(project: Project, tree: Tree) -> None:
     again = make_tree(project.repo, continued=True)
     init_submodules(again.linked, located(project.repo)[0], log=on_stderr(os.environ))
     work = SavedSubmoduleWork(SUB, ("refs/heads/main", "--upload-pack=touch evil", "refs/heads/*"))
-    assert restore_submodules(again.linked, located(project.repo)[0], ID, SESSION, [work]) == [work]
+    git, store = located(project.repo)[0], again.linked.common_dir
+    assert restore_submodules(again.linked, git, ID, SESSION, [work], store) == [work]

@@ -1,0 +1,109 @@
+"""The work in submodules on the remote of a session: one commit, left out if the remote refuses it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralph_wrap.errors import RalphError
+from ralph_wrap.worktree.save.inspect import has_submodules
+from ralph_wrap.worktree.save.submodule_snapshot import read_snapshot, ref_of, snapshot_submodules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ralph_wrap.git import Git
+    from ralph_wrap.session.remote.view import RemoteView
+    from ralph_wrap.worktree.model import LinkedWorktree
+
+
+class MirroredSubmodules:
+    """The submodule snapshot of one session.
+
+    A push brings all, or nothing. A remote can refuse the history of a submodule that it takes a session's
+    other work of: for its size, or for an old commit. So after a refusal the session pushes without it.
+
+    Arguments:
+        git: at the repository of the project.
+        agent_id: of the session.
+        session: its session id.
+
+    Attributes:
+        comes_last: if the remote has none yet, the next push is without it: it can be large, and time short.
+
+    """
+
+    def __init__(self, git: Git, agent_id: str, session: str) -> None:
+        self._git = git
+        self._agent_id = agent_id
+        self._session = session
+        self._ref = ref_of(agent_id)
+        self._problems: tuple[str, ...] = ()
+        self._pushing = ""  # the snapshot that the last push was to bring
+        self._refused = ""  # the snapshot that the remote has refused
+        self._refusal = ""
+        self._left_out = ""  # why the last push had another snapshot than the newest one
+        self.comes_last = False
+
+    def keep(self, tree: LinkedWorktree, git: Git) -> None:
+        """Make the snapshot, as far as possible.
+
+        Arguments:
+            tree: the worktree of the session.
+            git: git at the repository that has its registration.
+
+        """
+        if not has_submodules(tree):
+            return  # what an earlier session has left stays
+        try:
+            self._problems = snapshot_submodules(
+                tree, git, self._git, agent_id=self._agent_id, session=self._session
+            )
+        except (RalphError, OSError) as error:
+            self._problems = (f"the work in submodules: {error}",)
+
+    def lacking(self, other: str) -> str:
+        """Return why the remote lacks work, in submodules or other work; empty if it lacks none."""
+        return "; ".join(filter(None, (other, *self._problems, self._left_out)))
+
+    @property
+    def is_to_come(self) -> bool:
+        """Whether the last push was without it because it comes last."""
+        return self.comes_last and bool(self._left_out)
+
+    def chosen(self, wanted: Mapping[str, str], view: RemoteView) -> dict[str, str]:
+        """Return the refs to push: perhaps without the newest snapshot.
+
+        Arguments:
+            wanted: the refs that the remote is to have.
+            view: what it has.
+
+        """
+        snapshot, earlier = wanted.get(self._ref, ""), view.on_remote(self._ref)
+        reason = ""
+        if snapshot and snapshot == self._refused:
+            reason = self._refusal
+        elif snapshot and self.comes_last and earlier is None:
+            reason = "it comes with the next push"
+        if not reason:
+            self._pushing = "" if snapshot == earlier else snapshot
+            self._left_out = ""
+            return dict(wanted)
+        self._pushing = ""
+        paths = ", ".join(work.path or work.name for work in read_snapshot(self._git, snapshot))
+        self._left_out = f"{self._ref} with the work in {paths}: {reason}"
+        others = {ref: oid for ref, oid in wanted.items() if ref != self._ref}
+        return others | ({self._ref: earlier} if earlier else {})
+
+    def refuse(self, reason: str) -> None:
+        """Note that the remote has refused the last push.
+
+        Arguments:
+            reason: why.
+
+        """
+        self._refused = self._pushing  # if it was not in that push, the remote refuses something else
+        self._refusal = reason
+
+    def try_again(self) -> None:
+        """Push the snapshot again, although the remote has refused it."""
+        self._refused = ""
