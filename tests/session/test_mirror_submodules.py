@@ -5,6 +5,7 @@ Two clones of one bare repository are the machines.
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from typing import TYPE_CHECKING
@@ -44,6 +45,7 @@ def library(tmp_path: Path) -> Repo:
     deep.commit("the deep one")
     library = make_repo(tmp_path / "library")
     library.write("file", "one\n")
+    library.write("large", os.urandom(100_000).hex())
     library.git(*ALLOWED, "submodule", "--quiet", "add", deep.path, "deep")
     library.commit("the library")
     return library
@@ -73,6 +75,7 @@ def elsewhere(project: Repo, remote: Repo, tmp_path: Path) -> Repo:
 def stopped(project: Repo, script: str, *options: str) -> str:
     """Run a session whose agent works until a SIGTERM comes, and return its id; the claim lacks nothing."""
     made = project.path.parent / "made"
+    made.unlink(missing_ok=True)
     with Session(
         project.path, *MIRRORED, *options, *SH, f"{script}; touch {made}; exec sleep 1000", env=TRUST
     ) as session:
@@ -93,6 +96,11 @@ def looked(machine: Repo, agent_id: str) -> dict[str, str]:
     listed = machine.git("ls-tree", "--name-only", f"ralph/{agent_id}-wip").split()
     assert {*names} <= {*listed}, again.stderr
     return {name: machine.show(f"ralph/{agent_id}-wip:{name}").decode() for name in names}
+
+
+def size(repo: Repo) -> int:
+    """Return the number of bytes of its objects."""
+    return sum(path.stat().st_size for path in (repo.path / "objects").rglob("*") if path.is_file())
 
 
 WORK = "cd lib; echo two > file; git commit -qam two; echo three > file; echo new > deep/new"
@@ -118,6 +126,15 @@ def test_work_in_submodules_travels_over_http(project: Repo, remote: Repo, elsew
             machine.git("remote", "set-url", "origin", f"{address}/{remote.path.name}")
         agent_id = stopped(project, WORK)
         assert looked(elsewhere, agent_id) == FOUND
+
+
+def test_the_history_of_a_submodule_is_pushed_once(project: Repo, remote: Repo, elsewhere: Repo) -> None:
+    """A second session, on another machine, brings only its own commits."""
+    remote.git("config", "receive.unpackLimit", "1")  # it keeps each pack as it came
+    stopped(project, WORK)
+    first = size(remote)
+    stopped(elsewhere, WORK)
+    assert (first > 100_000, size(remote) - first < 50_000) == (True, True)
 
 
 def test_a_killed_machine_loses_no_work_in_a_submodule(

@@ -9,6 +9,9 @@ repository, path and commits of each submodule. It has of each submodule
 - otherwise its HEAD, if that is not the commit in the index above it;
 - each commit that its HEAD, branches, stashes or reflogs name, and that no remote branch of it contains.
 
+The commit from which the session began gets a ref, too, when its history is copied. A remote shows this ref,
+so other sessions with that commit push only what is newer.
+
 Commits that only a tag names do not count: a clone has the tags of its origin. The commit from which the
 session began does not count either. A submodule that is not there any more stays as the last snapshot had it.
 """
@@ -33,7 +36,7 @@ from ralph_wrap.git.index import GITLINK
 from ralph_wrap.git.safe.batch import read_objects
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.worktree.save.commits import named_objects
+from ralph_wrap.worktree.save.commits import make_snapshots, named_objects
 from ralph_wrap.worktree.save.copy_commits import RepositoryTips, held, outermost, transfer
 from ralph_wrap.worktree.save.inspect import look, nested
 from ralph_wrap.worktree.save.scratch import scratch_in
@@ -117,8 +120,10 @@ def snapshot_submodules(
             own: list[str] = []
             looking = _Looking(submodule, git, store, session, earlier.get(submodule.name))
             try:
-                work = looking.look(directory / str(number), origins.of(submodule), own)
-                looking.copy(work, largest)
+                origin = origins.of(submodule)
+                work = looking.look(directory / str(number), origin, own)
+                if looking.copy(work, largest):
+                    make_snapshots(store, agent_id, existing_commits(store, filter(None, [origin])))
                 works.pop(submodule.name, None)
                 if work.commits:
                     works[submodule.name] = work
@@ -287,8 +292,11 @@ class _Looking:
         new = {*decode_lines(run_git(self._git, "rev-list", "--stdin", stdin=stdin).stdout)}
         return sorted(name for oid, name in tagged.items() if oid in new)
 
-    def copy(self, work: SubmoduleWork, largest: int) -> None:
+    def copy(self, work: SubmoduleWork, largest: int) -> bool:
         """Copy commits with their history into the repository of the project.
+
+        Returns:
+            Whether all of the history was copied.
 
         Raises:
             GitError: git failed.
@@ -300,10 +308,11 @@ class _Looking:
         common = held(self._store, existing_commits(self._git, candidates))
         wanted = {*work.commits} - common
         if not wanted:
-            return
+            return False
         objects = (self._submodule.tree.registration / "objects").rglob("*")
         if not common and (size := sum(path.lstat().st_size for path in objects)) > largest:
             raise OSError(f"its history has {size >> 20} MiB, more than {largest >> 20} MiB do not travel")
         transfer(
             self._git, self._store, RepositoryTips(frozenset(), tuple(sorted(wanted)), tuple(sorted(common)))
         )
+        return not common
