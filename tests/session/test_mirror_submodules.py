@@ -223,7 +223,7 @@ def test_a_kill_before_the_history_of_a_submodule_is_pushed(
     project: Repo, remote: Repo, elsewhere: Repo, tmp_path: Path
 ) -> None:
     """After a SIGTERM all else goes first; then the claim names what the remote lacks."""
-    project.write(".ralph/config.toml", CONFIG.replace("200ms", "1h"))
+    project.write(".ralph/config.toml", CONFIG.replace("200ms", "5m"))
     hook, pid, made = remote.path / "hooks" / "post-receive", tmp_path / "pid", tmp_path / "made"
     hook.write_text(f'#!/bin/sh\ngrep -q /heads/ && test -e {made} && kill -9 "$(cat {pid})"\n')
     hook.chmod(0o755)
