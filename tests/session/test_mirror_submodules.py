@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap.worktree.save.submodule_snapshot import ref_of
+from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 from tests.support.git_servers import http_server
 from tests.support.machines import claim_of, killed, refs
 from tests.support.repo import Repo, make_repo

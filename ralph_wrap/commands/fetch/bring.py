@@ -20,8 +20,8 @@ from ralph_wrap.state.report import SessionReport
 from ralph_wrap.state.wording import ELSEWHERE
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.worktree.save.from_submodule_snapshot import bring_submodules
-from ralph_wrap.worktree.save.submodule_snapshot import ref_of
+from ralph_wrap.worktree.save.submodule_snapshot.bring import bring_submodules
+from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.worktree.save.inspect import has_submodules
-from ralph_wrap.worktree.save.submodule_snapshot import read_snapshot, ref_of, snapshot_submodules
+from ralph_wrap.worktree.save.submodule_snapshot.make import read_snapshot, ref_of, snapshot_submodules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,7 +23,7 @@ from ralph_wrap.system.text import named
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.from_snapshot import work_of_snapshot
 from ralph_wrap.worktree.save.scratch import scratch_in
-from ralph_wrap.worktree.save.submodule_snapshot import ref_of
+from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

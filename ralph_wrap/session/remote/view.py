@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.git import RemoteChange
 from ralph_wrap.state import remote_claim
-from ralph_wrap.worktree.save.submodule_snapshot import ref_of
+from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

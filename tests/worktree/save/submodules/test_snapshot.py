@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.state.project import find_project
-from ralph_wrap.worktree.save.from_submodule_snapshot import bring_submodules
-from ralph_wrap.worktree.save.submodule_snapshot import read_snapshot, ref_of, snapshot_submodules
+from ralph_wrap.worktree.save.submodule_snapshot.bring import bring_submodules
+from ralph_wrap.worktree.save.submodule_snapshot.make import read_snapshot, ref_of, snapshot_submodules
 from tests.support.repo import Repo
 from tests.support.submodules import NESTED, SUB, Project, held, inside
 from tests.support.trees import ID, SESSION, Tree, located
@@ -18,8 +18,8 @@ from tests.support.trees import ID, SESSION, Tree, located
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph_wrap.worktree.save.from_submodule_snapshot import BroughtSubmodule
-    from ralph_wrap.worktree.save.submodule_snapshot import SubmoduleWork
+    from ralph_wrap.worktree.save.submodule_snapshot.bring import BroughtSubmodule
+    from ralph_wrap.worktree.save.submodule_snapshot.make import SubmoduleWork
 
 REF = ref_of(ID)
 

@@ -15,7 +15,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.submodules import is_repository
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.copy_commits import RepositoryTips, held, transfer
-from ralph_wrap.worktree.save.submodule_snapshot import read_snapshot
+from ralph_wrap.worktree.save.submodule_snapshot.make import read_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
