@@ -147,33 +147,17 @@ def is_fetched(directory: Path) -> bool:
 
 
 def _checked(loaded: dict[str, Any], name: str) -> SessionRecord:
-    known = [name for name in SessionRecord._fields if name != "extra"]
-    if missing := [
-        name for name in known if name not in loaded and name not in SessionRecord._field_defaults
-    ]:
+    if missing := [field for field in _KINDS if field in _REQUIRED and field not in loaded]:
         raise ValueError(f"it lacks {', '.join(missing)}")
     record = SessionRecord(
-        **{name: loaded.pop(name) for name in known if name in loaded},
+        **{field: loaded.pop(field) for field in _KINDS if field in loaded},
         extra=loaded,
     )
-    optional = (str, type(None))
-    shapes: list[tuple[Any, type | tuple[type, ...]]] = [
-        *((text, str) for text in (record.id, record.session, record.boot_id, record.pid_namespace)),
-        *((text, str) for text in (record.host, record.agent, record.state, record.title)),
-        (record.task, str),
-        *((text, optional) for text in (record.branch, record.base, record.workspace)),
-        *((text, optional) for text in (record.resumes, record.restored, record.worktree)),
-        *((number, int) for number in (record.pid, record.iteration, record.lock_inode)),
-        *((flag, bool) for flag in (record.keep_worktree, record.drop_empty, record.background)),
-        *((flag, bool) for flag in (record.marked, record.file_mode, record.symlinks)),
-        (record.branch_created, bool),
-        (record.on_dirty, str),
-        (record.start_time, (int, float)),
-    ]
-    if not all(isinstance(value, kind) for value, kind in shapes):
-        raise TypeError("a field of the wrong type")
-    if any(b"\0" in os.fsencode(value) for value, _ in shapes if isinstance(value, str)):
-        raise ValueError("a field that no file or process could be named by")
+    for value, kind in zip(record, _KINDS.values(), strict=False):  # a review reads 20,000 records
+        if not isinstance(value, kind):
+            raise TypeError("a field of the wrong type")
+        if isinstance(value, str) and b"\0" in os.fsencode(value):
+            raise ValueError("a field that no file or process could be named by")
     if not ids.is_agent_id(record.id) or not ids.is_session_id(record.session):
         raise ValueError("an id of the wrong form")
     if record.on_dirty not in {"wip", "keep"}:
@@ -187,3 +171,25 @@ def _checked(loaded: dict[str, Any], name: str) -> SessionRecord:
         raise ValueError("an id that is not its own")
     ids.started(record.session)  # raises ValueError for a day or an hour that does not exist
     return record
+
+
+_OPTIONAL = (str, type(None))
+_KINDS: Mapping[str, type | tuple[type, ...]] = {  # in the order of the fields
+    **dict.fromkeys(("id", "session"), str),
+    "pid": int,
+    "start_time": (int, float),
+    **dict.fromkeys(("boot_id", "pid_namespace", "host"), str),
+    **dict.fromkeys(("branch", "base", "workspace"), _OPTIONAL),
+    "agent": str,
+    "iteration": int,
+    "state": str,
+    "keep_worktree": bool,
+    "on_dirty": str,
+    **dict.fromkeys(("drop_empty", "background", "marked"), bool),
+    "lock_inode": int,
+    **dict.fromkeys(("file_mode", "symlinks"), bool),
+    **dict.fromkeys(("resumes", "restored", "worktree"), _OPTIONAL),
+    "branch_created": bool,
+    **dict.fromkeys(("title", "task"), str),
+}
+_REQUIRED = {*_KINDS} - {*SessionRecord._field_defaults}

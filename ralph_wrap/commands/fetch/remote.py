@@ -67,7 +67,8 @@ class RemoteSessions:
         """Fetch all sessions, and return their agent ids.
 
         Only its claim says the name of a branch that a user has named. So a second fetch brings those that no
-        earlier claim has named.
+        earlier claim has named. With a list of refs first, there would be two connections each time. A ref on
+        the remote for each such branch would need leases and deletions of its own, also in hubs.
         """
         known = self._named_branches()
         self._fetch([*every_refspec(self.name), *self._specs(known)])
