@@ -181,7 +181,7 @@ def test_a_session_that_was_killed_before_its_first_push_has_no_work(
     repo: Repo, remote: Repo, other: Repo
 ) -> None:
     """The error says so, names the machine that can go on, and gives a command that deletes the claim."""
-    repo.write(".ralph/config.toml", 'remote_beat = "1h"\n')
+    repo.write(".ralph/config.toml", 'remote_beat = "10m"\n')
     with Session(repo.path, "--remote", "origin", "--", "sh", "-c", "exec sleep 1000") as session:
         agent_id = session.directory.name.rpartition("-")[2]
         eventually(lambda: f"refs/ralph/claims/{agent_id}" in refs(remote), "the claim")
