@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config import agent_tables
 from ralph_wrap.config.options import Settings
-from ralph_wrap.config.parsers import DURATIONS, FLAG_WORDS, HOST, ValueKind, written
+from ralph_wrap.config.parsers import DURATIONS, FLAG_WORDS, HOST, SLOWEST_BEAT, ValueKind, written
 from ralph_wrap.config.table import KEY, Option
 
 if TYPE_CHECKING:
@@ -104,6 +104,12 @@ def _needs(prompt: str, word: str) -> dict[str, Any]:
     return {"if": taken, "then": {"properties": {"command": {"contains": {"pattern": pattern}}}}}
 
 
+# Above 0 and at most 10 minutes, which are not written in hours.
+_BEAT = (
+    r"^(?=.*[1-9])0*(?:(?:[0-9]{1,2}|[1-5][0-9]{2})(?:\.[0-9]+)?s?|600(?:\.0+)?s?"
+    r"|[0-9](?:\.[0-9]+)?m|10(?:\.0+)?m|(?:[0-9]{1,5}|[1-5][0-9]{5})(?:\.[0-9]+)?ms|600000(?:\.0+)?ms)$"
+)
+
 _FORMS: Mapping[str, dict[str, Any]] = {
     "text": {"type": _SCALAR},
     "file": {"type": _SCALAR},
@@ -114,6 +120,7 @@ _FORMS: Mapping[str, dict[str, Any]] = {
         ]
     },
     "duration": _number(r"^[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d)?$"),
+    "beat": _number(_BEAT, exclusiveMinimum=0, maximum=SLOWEST_BEAT),
     "dollars": _number(r"^[0-9]{1,9}(?:\.[0-9]{1,6})?$", exclusiveMaximum=1_000_000_000),
     "flag": {
         "anyOf": [
