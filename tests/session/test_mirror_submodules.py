@@ -196,10 +196,20 @@ def test_the_claim_names_what_cannot_travel(project: Repo, remote: Repo, library
     assert said == "submodule lib: it is a shallow clone, and the rest of its history is not here"
 
 
-def test_a_remote_that_refuses_a_submodule_gets_all_other_work(project: Repo, remote: Repo) -> None:
-    """The claim and the end name the submodule; the branch and the saved work of the project are there."""
+@pytest.mark.parametrize("has_own", [True, False])
+def test_a_remote_that_refuses_a_submodule_gets_all_other_work(
+    project: Repo, remote: Repo, library: Repo, *, has_own: bool
+) -> None:
+    """The claim and the end name the submodule; the branch and the saved work of the project are there.
+
+    Without an own repository of the submodule, the project keeps its saved work, too. The remote refuses each
+    ref that brings a commit of the submodule's history.
+    """
+    if not has_own:
+        project.git("submodule", "-q", "deinit", "-f", "lib")
+        shutil.rmtree(project.path / ".git" / "modules")
     hook = remote.path / "hooks" / "update"
-    hook.write_text('#!/bin/sh\ncase $1 in */submodules) echo "too large" >&2; exit 1;; esac\n')
+    hook.write_text(f'#!/bin/sh\ngit rev-list "$3" 2>&1 | grep -q {library.head} && exit 1; exit 0\n')
     hook.chmod(0o755)
     script = f"echo a > a; {WORK}; exec sleep 1000"
     with Session(project.path, *MIRRORED, *SH, script, env=TRUST) as session:
@@ -216,11 +226,11 @@ def test_a_remote_that_refuses_a_submodule_gets_all_other_work(project: Repo, re
     assert f"{ref_of(agent_id)} with the work in lib" in said
     assert remote.show(f"ralph/{agent_id}-wip:a") == b"a\n"
     assert f"{ref_of(agent_id)} with the work in lib" in claim_of(remote, agent_id)["incomplete"]
-    assert f"git push origin {ref_of(agent_id)}" in ended.stderr
+    assert f" {ref_of(agent_id)}:{ref_of(agent_id)}" in ended.stderr
 
 
 def test_a_kill_before_the_history_of_a_submodule_is_pushed(
-    project: Repo, remote: Repo, elsewhere: Repo, tmp_path: Path
+    project: Repo, remote: Repo, elsewhere: Repo, library: Repo, tmp_path: Path
 ) -> None:
     """After a SIGTERM all else goes first; then the claim names what the remote lacks."""
     project.write(".ralph/config.toml", CONFIG.replace("200ms", "5m"))
@@ -243,6 +253,7 @@ def test_a_kill_before_the_history_of_a_submodule_is_pushed(
     )
     assert remote.show(f"ralph/{agent_id}-wip:a") == b"a\n"
     assert ref_of(agent_id) not in refs(remote)
+    assert library.head not in remote.git("rev-list", "--all")
     words = ("resume", agent_id, *MIRRORED, "-n", "1", "-a", "look", "-p", "x")
     again = command(*words, cwd=elsewhere.path, env=TRUST)
     assert "with the work in lib, lib/deep" in again.stderr

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
+from ralph_wrap.git import decode_lines, run_git
 from ralph_wrap.worktree.save.inspect import has_submodules
 from ralph_wrap.worktree.save.submodule_snapshot.make import read_snapshot, ref_of, snapshot_submodules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ralph_wrap.git import Git
     from ralph_wrap.session.remote.view import RemoteView
@@ -20,7 +21,8 @@ class MirroredSubmodules:
     """The submodule snapshot of one session.
 
     A push brings all, or nothing. A remote can refuse the history of a submodule that it takes a session's
-    other work of: for its size, or for an old commit. So after a refusal the session pushes without it.
+    other work of: for its size, or for an old commit. So after a refusal the session pushes without it, and
+    without other refs that would bring commits of this history.
 
     Arguments:
         git: at the repository of the project.
@@ -91,8 +93,24 @@ class MirroredSubmodules:
         self._pushing = ""
         paths = ", ".join(work.path or work.name for work in read_snapshot(self._git, snapshot))
         self._left_out = f"{self._ref} with the work in {paths}: {reason}"
-        others = {ref: oid for ref, oid in wanted.items() if ref != self._ref}
-        return others | ({self._ref: earlier} if earlier else {})
+        left = {self._ref, *self._with_that_history(wanted, snapshot)}
+        earlier_ones = {ref: oid for ref in left if (oid := view.on_remote(ref)) is not None}
+        return {ref: oid for ref, oid in wanted.items() if ref not in left} | earlier_ones
+
+    def _with_that_history(self, wanted: Mapping[str, str], snapshot: str) -> list[str]:
+        """Return the refs of single commits that would bring commits that only the snapshot has, too."""
+        prefix = f"{self._ref.removesuffix('submodules')}commit-"
+        kept = [f"^{oid}" for ref, oid in wanted.items() if ref != self._ref and not ref.startswith(prefix)]
+        history = self._commits(snapshot, kept)
+        return [
+            ref
+            for ref, oid in wanted.items()
+            if ref.startswith(prefix) and not history.isdisjoint(self._commits(oid, kept))
+        ]
+
+    def _commits(self, tip: str, without: Sequence[str]) -> set[str]:
+        stdin = "".join(f"{oid}\n" for oid in (tip, *without)).encode()
+        return {*decode_lines(run_git(self._git, "rev-list", "--stdin", stdin=stdin).stdout)}
 
     def refuse(self, reason: str) -> None:
         """Note that the remote has refused the last push.

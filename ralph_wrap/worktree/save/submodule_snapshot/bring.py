@@ -81,7 +81,10 @@ def _own_repository(common_dir: Path, name: str) -> Path | None:
     if not parts or parts[0] != "modules" or {"..", "/"} & {*parts}:
         return None
     own = common_dir.joinpath(*parts)
-    return own if own.resolve() == own and is_repository(own) else None
+    try:
+        return own if own.resolve() == own and is_repository(own) else None
+    except (OSError, ValueError):  # no path can have this name
+        return None
 
 
 def _copy(store: Git, own: Git, commits: Sequence[str]) -> None:

@@ -141,7 +141,7 @@ def test_the_own_repository_of_the_submodule_gets_it(project: Project, tree: Tre
     "name",
     [
         *("modules/../../../elsewhere", "../../elsewhere", "modules/vendor/x/../../../../../elsewhere"),
-        *("/", "modules", "", "worktrees/x", "modules/link"),
+        *("/", "modules", "", "worktrees/x", "modules/link", "modules/\ud800", f"modules/{'x' * 300}"),
     ],
 )
 def test_a_forged_name_leads_nowhere(project: Project, tree: Tree, tmp_path: Path, name: str) -> None:
