@@ -216,7 +216,7 @@ class _Looking:
     """Looks into one submodule, and copies its work.
 
     Arguments:
-        submodule: the submodule.
+        submodule: its repository, and its files.
         git: git at the repository of the worktree.
         store: git at the repository of the project.
         session: named in the message of a commit.
