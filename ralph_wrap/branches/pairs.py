@@ -102,7 +102,7 @@ def _after(
     found: set[int] = set()
     if len({*later_first, *later_second}) > 1 and later_first and later_second:
         found.update(later_first, later_second)
-    for here, there in ((open_first, open_second), (open_second, open_first)):
-        if last[0] in here and (rest := [one for one in there if one > last[1]]):
+    for one_side, other_side in ((open_first, open_second), (open_second, open_first)):
+        if last[0] in one_side and (rest := [one for one in other_side if one > last[1]]):
             found.update(rest, [last[0]])
     return found

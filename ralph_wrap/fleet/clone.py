@@ -122,14 +122,14 @@ class WorkClone:
     def _beyond(self, there: Iterable[str]) -> dict[str, str]:
         """Return the commits of this clone that are not behind those of the remote, by ref."""
         git = self.remote.git
-        here = {ref: oid for ref, oid in list_refs(git, "refs/").items() if not _ELSEWHERE.match(ref)}
-        if _STASH in here:
+        own = {ref: oid for ref, oid in list_refs(git, "refs/").items() if not _ELSEWHERE.match(ref)}
+        if _STASH in own:
             entries = decode_lines(run_git(git, "rev-list", "--walk-reflogs", _STASH, "--").stdout)
-            here |= {f"{_STASH}-{number}": oid for number, oid in enumerate(entries)}
+            own |= {f"{_STASH}-{number}": oid for number, oid in enumerate(entries)}
         known = [f"^{oid}" for oid in {self.base, *there}]
         return {
             ref: oid
-            for ref, oid in here.items()
+            for ref, oid in own.items()
             if run_git(git, "rev-list", "--max-count=1", oid, *known, "--").stdout
         }
 

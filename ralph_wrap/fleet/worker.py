@@ -227,8 +227,8 @@ class Worker:
     def _stagger(self) -> None:
         """Wait before a first start: of many agents that start at once, most are rate limited."""
         spec = self._clone.spec
-        place = self._order.number % spec.parallel
-        self._patience.pause(place * spec.stagger * random.uniform(0.8, 1.2))  # noqa: S311 -- jitter
+        position = self._order.number % spec.parallel
+        self._patience.pause(position * spec.stagger * random.uniform(0.8, 1.2))  # noqa: S311 -- jitter
 
     def _run(
         self, state: IndexState, claim_oid: str, allowance: Allowance | None, *, is_here: bool

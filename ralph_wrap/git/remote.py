@@ -178,9 +178,9 @@ def leased_push(
     deletions = [f":{change.ref}" for change in changes if change.after is None]
     before = {change.ref: change.before for change in changes if change.before}
     after = {change.ref: change.after for change in changes if change.after}
-    with _pushed_refs(git, remote, before, after) as (place, config):
+    with _pushed_refs(git, remote, before, after) as (prefix, config):
         words = (*_push_words(atomic=atomic), "--force-with-lease", "--", remote)
-        with _start(git, *words, f"{place}*:refs/*", *deletions, config=config) as running:
+        with _start(git, *words, f"{prefix}*:refs/*", *deletions, config=config) as running:
             yield running
 
 
@@ -223,18 +223,18 @@ def _pushed_refs(
         after: what they are to become.
 
     """
-    place = f"{_PUSHED}{int(time.time())}-{os.urandom(_NONCE).hex()}/"
-    kept = {f"{place}before/{ref.removeprefix('refs/')}": oid for ref, oid in before.items()}
-    kept |= {f"{place}after/{ref.removeprefix('refs/')}": oid for ref, oid in after.items()}
+    prefix = f"{_PUSHED}{int(time.time())}-{os.urandom(_NONCE).hex()}/"
+    kept = {f"{prefix}before/{ref.removeprefix('refs/')}": oid for ref, oid in before.items()}
+    kept |= {f"{prefix}after/{ref.removeprefix('refs/')}": oid for ref, oid in after.items()}
     try:
         set_refs(git, kept, sync=False)
         yield (
-            f"{place}after/",
-            ("-c", f"remote.{remote}.fetch=+refs/*:{place}before/*", *VOLATILE),
+            f"{prefix}after/",
+            ("-c", f"remote.{remote}.fetch=+refs/*:{prefix}before/*", *VOLATILE),
         )
     finally:
         refs = list_refs(git, _PUSHED)
-        set_refs(git, dict.fromkeys(ref for ref in refs if ref.startswith(place)), sync=False)
+        set_refs(git, dict.fromkeys(ref for ref in refs if ref.startswith(prefix)), sync=False)
         with contextlib.suppress(GitError):  # another process deletes them, too
             set_refs(git, dict.fromkeys(ref for ref in refs if _is_left(ref)), sync=False)
 

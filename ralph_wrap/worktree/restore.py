@@ -158,9 +158,9 @@ def restore_submodules(
                 left.append(work)
                 continue
             own = store / submodule.tree.registration.relative_to(worktree.registration)
-            places = [own, store] if is_repository(own) else [store]
+            sources = [own, store] if is_repository(own) else [store]
             if not any(
-                _restore_submodule(submodule, git, place, agent_id, session, work.refs) for place in places
+                _restore_submodule(submodule, git, source, agent_id, session, work.refs) for source in sources
             ):
                 left.append(work)
         except (GitError, ConflictError, TamperedError):

@@ -92,23 +92,25 @@ def plan(
     fenced = {owner_of(ref) for ref in claims} - {None}
     has_worked_on = {owner_of(ref) for ref in claims if ref in theirs}  # and replaced its own snapshots
     for ref in refs:
-        here, there, base = ours.get(ref), theirs.get(ref), agreed.get(ref)
+        at_hub, at_origin, base = ours.get(ref), theirs.get(ref), agreed.get(ref)
         if not is_ours(ref):
-            if here != there or base != there:
-                found.moves.append(RefMove(ref, here, there, there))
+            if at_hub != at_origin or base != at_origin:
+                found.moves.append(RefMove(ref, at_hub, at_origin, at_origin))
             continue
         is_fenced = owner_of(ref) in fenced and not ref.startswith(RESCUE)
-        if ref in moved or (is_fenced and here != there):
-            if here not in {base, None}:
-                keeper = _rescue(ref, here)
+        if ref in moved or (is_fenced and at_hub != at_origin):
+            if at_hub not in {base, None}:
+                keeper = _rescue(ref, at_hub)
             else:
-                keeper = _kept(ref, here) if here in lacking and owner_of(ref) not in has_worked_on else ""
-            found.moves.append(RefMove(ref, here, there, there, keeper))
+                keeper = (
+                    _kept(ref, at_hub) if at_hub in lacking and owner_of(ref) not in has_worked_on else ""
+                )
+            found.moves.append(RefMove(ref, at_hub, at_origin, at_origin, keeper))
             continue
-        if there != base:
-            found.moves.append(RefMove(ref, here, here, there))
-        if here != there:
-            found.pushes.append(RemoteChange(ref, there, here))
+        if at_origin != base:
+            found.moves.append(RefMove(ref, at_hub, at_hub, at_origin))
+        if at_hub != at_origin:
+            found.pushes.append(RemoteChange(ref, at_origin, at_hub))
     return found
 
 

@@ -250,12 +250,12 @@ class _Claiming:
 
         """
         theirs = self.refs.get(view.branch_ref)
-        here = list_refs(self._git, view.branch_ref).get(view.branch_ref)
-        ours = here or self._context.base
+        local = list_refs(self._git, view.branch_ref).get(view.branch_ref)
+        ours = local or self._context.base
         if theirs is None or ours is None or count_commits(self._git, ours, theirs) == 0:
             return
         names_claim = self._context.settings.takes_over not in {"", remote_claim.ANY}
-        if here and names_claim and self.earlier and not self._ran_here(self.earlier.session):
+        if local and names_claim and self.earlier and not self._ran_here(self.earlier.session):
             raise ConflictError(
                 f"{self._context.branch} moved at {self._remote} in this moment",
                 "the same command again fetches it",

@@ -93,14 +93,14 @@ class TakeUp:
         self._keep_snapshots()
         if not self._ended_here(self._earlier.session):
             self._take_submodules()
-        work, here = self._earlier.work, list_refs(self._git, self._wip, self._branch)
-        saved = here.get(self._wip)
+        work, local = self._earlier.work, list_refs(self._git, self._wip, self._branch)
+        saved = local.get(self._wip)
         if work in {None, self._wip} or self._ended_here(self._earlier.session):
             return None
         if saved is not None and self._session_of(saved) == self._earlier.session:
             return None  # a user has pushed it by hand: it is from the end of the session
         if work:
-            return self._take_snapshot(work, saved, here.get(self._branch))
+            return self._take_snapshot(work, saved, local.get(self._branch))
         if saved is not None and saved == self._there.get(self._wip):
             make_snapshots(self._git, self._earlier.id, [saved])
             delete_ref(self._git, self._wip, saved)
