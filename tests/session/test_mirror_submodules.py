@@ -137,6 +137,19 @@ def test_the_history_of_a_submodule_is_pushed_once(project: Repo, remote: Repo, 
     assert (first > 100_000, size(remote) - first < 50_000) == (True, True)
 
 
+def test_a_branch_of_a_submodule_stays_on_the_remote(project: Repo, remote: Repo) -> None:
+    """The session that goes on has no such branch in its worktree."""
+    script = "cd lib; git switch -qc aside; git commit -q --allow-empty -m aside; git switch -q --detach @^"
+    agent_id = stopped(project, f"{script}; echo new > new")
+    project.write(
+        ".ralph/config.toml", f'{CONFIG}[agents.edit]\ncommand = ["sh", "-c", "echo two > lib/file"]\n'
+    )
+    words = ("resume", agent_id, *MIRRORED, "-n", "1", "-a", "edit", "-p", "x")
+    again = command(*words, cwd=project.path, env=TRUST)
+    assert again.status == 0, again.stderr
+    assert "aside" in remote.git("log", "--all", "--format=%s").split()
+
+
 def test_a_killed_machine_loses_no_work_in_a_submodule(
     project: Repo, remote: Repo, elsewhere: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:

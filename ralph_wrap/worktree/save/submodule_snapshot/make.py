@@ -14,6 +14,7 @@ so other sessions with that commit push only what is newer.
 
 Commits that only a tag names do not count: a clone has the tags of its origin. The commit from which the
 session began does not count either. A submodule that is not there any more stays as the last snapshot had it.
+The snapshot of an earlier session gets another ref before it is replaced: no other ref may have its commits.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ralph_wrap.git import (
     existing_commits,
     list_refs,
     move_ref,
+    read_commit,
     read_head,
     run_git,
 )
@@ -130,7 +132,10 @@ def snapshot_submodules(
             except (RalphError, OSError) as error:
                 own.append(str(error))
             problems += [f"submodule {submodule.path or submodule.name}: {problem}" for problem in own]
-    _write(store, ref, before, [works[name] for name in sorted(works)], session)
+    present = [works[name] for name in sorted(works)]
+    if before and present != [earlier[name] for name in sorted(earlier)]:
+        _keep_of_another_session(store, agent_id, session, before)
+    _write(store, ref, before, present, session)
     return tuple(problems)
 
 
@@ -161,6 +166,13 @@ def _checked(name: Any, path: Any, at: Any, others: Any) -> SubmoduleWork:
     if not all(isinstance(text, str) and "\0" not in text for text in (name, path, at, *others)):
         raise TypeError("a part that is no text")
     return SubmoduleWork(name, path, at, tuple(others))
+
+
+def _keep_of_another_session(store: Git, agent_id: str, session: str, snapshot: str) -> None:
+    """Keep the snapshot of an earlier session: only some of its work is in the worktree of the next one."""
+    if read_commit(store, snapshot).subject != f"{_TITLE}{session}":
+        kept = list_refs(store, f"refs/ralph/snapshots/{agent_id}/commit-*").values()
+        make_snapshots(store, agent_id, [] if snapshot in kept else [snapshot])
 
 
 def _write(store: Git, ref: str, before: str | None, works: Sequence[SubmoduleWork], session: str) -> None:

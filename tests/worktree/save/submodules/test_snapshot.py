@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 REF = ref_of(ID)
 
 
-def keep(tree: Tree, *, largest: int = 1 << 30) -> tuple[str, ...]:
+def keep(tree: Tree, *, largest: int = 1 << 30, session: str = SESSION) -> tuple[str, ...]:
     """Make the snapshot, and return what it lacks."""
     git = find_project(tree.repo.path, os.environ).git
     store = git._replace(git_dir=tree.linked.common_dir)
-    return snapshot_submodules(tree.linked, git, store, agent_id=ID, session=SESSION, largest=largest)
+    return snapshot_submodules(tree.linked, git, store, agent_id=ID, session=session, largest=largest)
 
 
 def bring(tree: Tree, snapshot: str) -> list[BroughtSubmodule]:
@@ -78,6 +78,27 @@ def test_an_unchanged_state_is_the_same_snapshot(tree: Tree) -> None:
     inside(tree).write("new", "newer\n")
     keep(tree)
     assert tree.repo.show(f"{kept(tree)[0].at}:new") == b"newer\n"
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_the_snapshot_of_an_earlier_session_keeps_a_ref(tree: Tree, *, goes_on: bool) -> None:
+    """The next session has only the checked out work in its worktree; it replaces snapshots of its own."""
+    sub = inside(tree)
+    sub.git("switch", "-q", "-c", "aside")
+    aside = sub.commit("aside")
+    keep(tree)
+    sub.git("switch", "-q", "--detach", "HEAD^")
+    (tree.linked.registration / "modules" / SUB / "logs/HEAD").unlink()
+    sub.git("branch", "-q", "-D", "aside")
+    if goes_on:
+        sub.write("new", "new\n")
+    for content in ("newer\n", "newest\n"):
+        assert keep(tree, session=f"{SESSION}-next") == ()
+        if goes_on:
+            sub.write("new", content)
+    assert aside not in {commit for work in kept(tree) for commit in work.commits}
+    histories = [tree.repo.git("rev-list", oid).split() for oid in held(tree.repo).values()]
+    assert sum(aside in history for history in histories) == 1
 
 
 def test_a_submodule_that_went_stays_as_it_was(tree: Tree) -> None:
