@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _LIMIT = 600.0  # seconds for all submodules
 _LATENCY = 0.1  # seconds between two looks for a signal during a clone
+_SHA256 = 64  # digits of an object id
 _SILENT = 1.0  # seconds without progress output at first
 
 
@@ -188,7 +189,7 @@ class _SubmoduleCheckout:
         inside = Git(directory, git.env, git_dir=directory)
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            run_git(inside, "init", "--quiet", "--bare", "--template=")
+            run_git(inside, "init", "--quiet", "--bare", "--template=", *_object_format(commit))
             run_git(inside, "config", "--file", directory / "config", "core.bare", "false")
             write_pack(self._project, directory / "objects", [commit], [])
             # Without a ref that contains the commit, git-submodule(1) fetches it.
@@ -200,7 +201,7 @@ class _SubmoduleCheckout:
 
     def _name_origin(self, repository: Path, url: str | None) -> None:
         """Name the remote of a repository; a relative URL needs the rules of git-submodule(1)."""
-        if url and not url.startswith("."):
+        if url and not url.startswith((".", "-")):  # git-submodule(1) refuses a URL that looks like an option
             for key, value in {"url": url, "fetch": "+refs/heads/*:refs/remotes/origin/*"}.items():
                 words = ("config", "--file", repository / "config", f"remote.origin.{key}", value)
                 run_git(self._project, *words)
@@ -243,6 +244,10 @@ class _SubmoduleCheckout:
                 self._log.progress(f"submodule {path}: {running.latest()}")
         if time.monotonic() > begun + _SILENT:
             self._log.progress("")
+
+
+def _object_format(commit: str) -> tuple[str, ...]:
+    return ("--object-format=sha256",) if len(commit) == _SHA256 else ()  # the option is new in git 2.29
 
 
 def _inside(git: Git, top: Path, repository: Path) -> Git:
