@@ -14,6 +14,7 @@ import pytest
 
 from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 from tests.support.git_servers import http_server
+from tests.support.git_shim import shim_git
 from tests.support.machines import claim_of, killed, refs
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import Session, command
@@ -272,6 +273,24 @@ def test_a_kill_before_the_history_of_a_submodule_is_pushed(
     assert "with the work in lib, lib/deep" in again.stderr
     kept = project.git("cat-file", "commit", ref_of(agent_id))
     assert '"lib/deep"' in kept
+
+
+def test_a_copy_that_takes_long_does_not_keep_other_work_back(
+    project: Repo, remote: Repo, tmp_path: Path
+) -> None:
+    """After a SIGTERM the session goes on without it, and the claim names it."""
+    copy = f'*" pack-objects "*" {project.path}/.git/objects/pack/pack "*) exec sleep 600 ;;'
+    path, made = shim_git(tmp_path / "bin", copy), tmp_path / "made"
+    project.write(".ralph/config.toml", CONFIG.replace("200ms", "10m"))
+    script = f"echo a > a; {WORK}; touch {made}; exec sleep 1000"
+    with Session(project.path, *MIRRORED, *SH, script, env=TRUST | {"PATH": path}) as session:
+        eventually(made.exists, "the work of the agent")
+        session.send(signal.SIGTERM)
+        ended = session.finish()
+    agent_id = str(ended.report["id"])
+    assert remote.show(f"ralph/{agent_id}-wip:a") == b"a\n"
+    assert "submodule lib: a signal came" in claim_of(remote, agent_id)["incomplete"]
+    assert [saved["path"] for saved in ended.report["submodules"]] == ["lib", "lib/deep"]
 
 
 def test_a_fenced_session_rescues_its_submodules(project: Repo, remote: Repo) -> None:

@@ -87,7 +87,7 @@ class Mirror:
         self._cancel, self._log = cancel, log
         self._messages = MirrorMessages(remote, log)
         self.schedule = Schedule(claim.beat)
-        self.submodules = MirroredSubmodules(git, claim.id, claim.session)
+        self.submodules = MirroredSubmodules(git, claim.id, claim.session, cancel)
         self._running: RunningCommand | None = None
         self._ends: Callable[[RunningCommand], None] = self._end_push
         self._with_work, self._lacking = True, ""

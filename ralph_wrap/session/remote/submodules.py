@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import decode_lines, run_git
+from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.worktree.save.inspect import has_submodules
 from ralph_wrap.worktree.save.submodule_snapshot.make import read_snapshot, ref_of, snapshot_submodules
 
@@ -15,6 +17,30 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.session.remote.view import RemoteView
     from ralph_wrap.worktree.model import LinkedWorktree
+
+_AFTER_TERM = 2.0
+"""Seconds to copy work after a SIGTERM: all other work comes later, and ``docker stop`` kills after 10."""
+
+
+class _TimeToCopy(CancelToken):
+    """Ends a copy a while after a SIGTERM, and at a second signal.
+
+    Arguments:
+        signals: the signals so far.
+
+    """
+
+    def __init__(self, signals: CancelToken) -> None:
+        super().__init__()
+        self._signals = signals
+        self._limit: float | None = None
+
+    @property
+    def requested(self) -> bool:
+        """Whether the time is over."""
+        if self._limit is None and self._signals.terms:
+            self._limit = time.monotonic() + _AFTER_TERM
+        return self._signals.hurried or (self._limit is not None and time.monotonic() >= self._limit)
 
 
 class MirroredSubmodules:
@@ -28,14 +54,16 @@ class MirroredSubmodules:
         git: at the repository of the project.
         agent_id: of the session.
         session: its session id.
+        cancel: the signals so far.
 
     Attributes:
         comes_last: if the remote has none yet, the next push is without it: it can be large, and time short.
 
     """
 
-    def __init__(self, git: Git, agent_id: str, session: str) -> None:
+    def __init__(self, git: Git, agent_id: str, session: str, cancel: CancelToken) -> None:
         self._git = git
+        self._time = _TimeToCopy(cancel)
         self._agent_id = agent_id
         self._session = session
         self._ref = ref_of(agent_id)
@@ -56,6 +84,7 @@ class MirroredSubmodules:
         """
         if not has_submodules(tree):
             return  # what an earlier session has left stays
+        git = git._replace(cancel=git.cancel or self._time)
         try:
             self._problems = snapshot_submodules(
                 tree, git, self._git, agent_id=self._agent_id, session=self._session
