@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # The files of git in a repository (gitrepository-layout(5)): this module checks them, or they hold no work.
 _KNOWN = deferred.pattern(
     r"branches|config(\.worktree)?|description|gc\.(log|pid)|hooks|info|logs|modules|packed-refs|refs"
-    r"|index|sharedindex\..*|shallow|rebase-merge|rebase-apply|sequencer|rr-cache|reftable|ralph-wrap-.*"
+    r"|index|sharedindex\..*|shallow|rebase-merge|rebase-apply|sequencer|rr-cache|reftable|\.?ralph-wrap-.*"
     r"|[A-Z][A-Z_]*|.*\.lock"
 )
 _OBJECTS = deferred.pattern(r"[0-9a-f]{2}|pack|info|tmp_.*|incoming-.*|.*\.lock")

@@ -11,6 +11,8 @@ import pytest
 
 from ralph_wrap import git
 from ralph_wrap.errors import RefusedError
+from ralph_wrap.system import files
+from ralph_wrap.worktree.create.replica import CLONED
 from ralph_wrap.worktree.remove import finish
 from ralph_wrap.worktree.save import whole
 from ralph_wrap.worktree.save.result import SaveRequest
@@ -25,7 +27,13 @@ if TYPE_CHECKING:
 
     from ralph_wrap.worktree.remove import WorktreeOutcome
     from ralph_wrap.worktree.save.result import Losses
-from tests.worktree.save.submodules.states import on_a_branch, reason_to_keep, remove_checked, stashed
+from tests.worktree.save.submodules.states import (
+    on_a_branch,
+    reason_to_keep,
+    remove_checked,
+    repository,
+    stashed,
+)
 
 # What happens in the meantime
 
@@ -115,6 +123,14 @@ def _finish_with(tree: Tree, env: dict[str, str]) -> WorktreeOutcome:
 # Removal without saving
 
 
+class _KilledError(Exception):
+    """The process ends here: no further step of it is done."""
+
+
+def _killed(*_: object, **__: object) -> None:
+    raise _KilledError
+
+
 def _refuse(lost: Losses) -> None:
     if not lost.none:
         raise RefusedError("; ".join(lost.lines()))
@@ -134,6 +150,20 @@ def test_removal_lists_what_would_be_lost_in_submodules(tree: Tree) -> None:
 
 def test_removal_of_an_unchanged_one(tree: Tree) -> None:
     """Nothing would be lost."""
+    assert remove_checked(tree, _refuse).none
+    assert not tree.path.exists()
+
+
+def test_removal_after_a_kill_during_a_write_of_a_file_of_ours(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The temporary file of the write holds no work."""
+    monkeypatch.setattr("pathlib.Path.replace", _killed)
+    monkeypatch.setattr("pathlib.Path.unlink", _killed)
+    with pytest.raises(_KilledError):
+        files.replace(repository(tree) / CLONED, b"")
+    monkeypatch.undo()
+    assert files.temporaries(repository(tree) / CLONED)
     assert remove_checked(tree, _refuse).none
     assert not tree.path.exists()
 
