@@ -87,6 +87,23 @@ def test_a_branch_that_is_packed_at_once_outlives_a_power_failure(
     assert synced == [tree.linked.common_dir]
 
 
+def test_a_branch_that_is_packed_meanwhile_fails_no_start(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ``git gc`` of another process deletes its file between two steps of ours."""
+    synced: list[Path] = []
+    fsync = files.fsync
+
+    def late(*paths: Path) -> None:
+        repo.git("pack-refs", "--all")
+        fsync(*paths)
+
+    monkeypatch.setattr(files, "fsync", late)
+    monkeypatch.setattr(files, "sync_file_system", synced.append)
+    tree = make_tree(repo)
+    assert synced == [tree.linked.common_dir]
+
+
 def test_no_tracking_is_configured(repo: Repo) -> None:
     """Writing the shared configuration is what makes many starts at once fail."""
     repo.git("config", "branch.autoSetupMerge", "always")

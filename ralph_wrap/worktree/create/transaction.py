@@ -330,9 +330,9 @@ def _sync_names(worktree: LinkedWorktree) -> None:
 def _sync_branch(worktree: LinkedWorktree) -> None:
     refs = worktree.common_dir / "refs"
     path = refs / "heads" / worktree.branch
-    if path.is_file():
+    try:
         files.fsync(path, *(parent for parent in path.parents if parent.is_relative_to(refs)))
-    else:  # in a reftable, or in packed-refs by now
+    except OSError:  # it is in a reftable or in packed-refs, or git packs refs in this moment
         files.sync_file_system(worktree.common_dir)
 
 
