@@ -270,7 +270,16 @@ class _Looking:
         commits = outermost(self._git, existing_commits(self._git, named), known | {*filter(None, [at])})
         work = SubmoduleWork(name, path, at, tuple(sorted(commits)))
         problems += [f"the tag {tag}" for tag in self._tags(work.commits, known)]
+        if work.commits and self._has_large_files():
+            problems.append("large files of git-lfs, of which a commit has only the names")
         return work
+
+    def _has_large_files(self) -> bool:
+        """Return whether git-lfs has stored a file that the main checkout's own repository lacks."""
+        assert self._store.git_dir is not None
+        repository, own = self._submodule.tree.registration, self._store.git_dir / self._submodule.name
+        large = (repository / "lfs" / "objects").rglob("*")
+        return any(not path.is_dir() and not (own / path.relative_to(repository)).is_file() for path in large)
 
     def _checked_out(self, index: Path, problems: list[str]) -> str:
         """Return its HEAD, or a commit of its uncommitted work; empty if the index above has its HEAD."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,8 +17,6 @@ from tests.support.submodules import NESTED, SUB, Project, held, inside
 from tests.support.trees import ID, SESSION, Tree, located
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ralph_wrap.worktree.save.submodule_snapshot.bring import BroughtSubmodule
     from ralph_wrap.worktree.save.submodule_snapshot.make import SubmoduleWork
 
@@ -124,6 +123,20 @@ def test_what_cannot_travel_is_named(project: Project, tree: Tree) -> None:
     Repo(sub.path / "nested").commit("work")
     assert keep(tree) == (f"submodule {SUB}: nested repository nested", f"submodule {SUB}: the tag v1")
     assert project.upstream.git("tag") == ""
+
+
+def test_large_files_are_named_unless_the_main_checkout_has_them(project: Project, tree: Tree) -> None:
+    """A commit has only their names, and git-lfs stores them in a directory of its own."""
+    inside(tree).write("new", "new\n")
+    names = Path("lfs", "objects", "ab", "cd", "abcd")
+    problem = f"submodule {SUB}: large files of git-lfs, of which a commit has only the names"
+    for repository, expected in (
+        (tree.linked.registration / "modules" / SUB, (problem,)),
+        (project.store.path, ()),
+    ):
+        (repository / names).parent.mkdir(parents=True)
+        (repository / names).write_bytes(b"large")
+        assert keep(tree) == expected
 
 
 def test_the_save_of_the_end_does_not_rely_on_it(project: Project, tree: Tree) -> None:
