@@ -8,10 +8,15 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.session.remote.submodules import MirroredSubmodules
+from ralph_wrap.session.remote.view import RemoteView
+from ralph_wrap.state.project import find_project
+from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 from tests.support.git_servers import http_server
 from tests.support.git_shim import shim_git
@@ -241,6 +246,24 @@ def test_a_remote_that_refuses_a_submodule_gets_all_other_work(
     assert remote.show(f"ralph/{agent_id}-wip:a") == b"a\n"
     assert f"{ref_of(agent_id)} with the work in lib" in claim_of(remote, agent_id)["incomplete"]
     assert f" {ref_of(agent_id)}:{ref_of(agent_id)}" in ended.stderr
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_push_without_an_answer_is_tried_again(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool
+) -> None:
+    """The network was down: the work in submodules comes a minute later. After a refusal it stays away."""
+    git = find_project(repo.path, os.environ).git
+    submodules = MirroredSubmodules(git, "00aa", "x-00aa", CancelToken())
+    view, wanted = RemoteView("00aa", "x-00aa", "ralph/00aa", None, {}), {ref_of("00aa"): repo.head}
+    chosen = [submodules.chosen(wanted, view)]
+    submodules.is_refused = is_refused
+    submodules.refuse("no answer")
+    chosen.append(submodules.chosen(wanted, view))
+    later = time.monotonic() + 61
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    chosen.append(submodules.chosen(wanted, view))
+    assert chosen == [wanted, {}, {} if is_refused else wanted]
 
 
 def test_a_kill_before_the_history_of_a_submodule_is_pushed(

@@ -90,9 +90,8 @@ class Mirror:
         self.submodules = MirroredSubmodules(git, claim.id, claim.session, cancel)
         self._running: RunningCommand | None = None
         self._ends: Callable[[RunningCommand], None] = self._end_push
-        self._with_work, self._lacking = True, ""
+        self._with_work, self._lacking, self._next_look = True, "", 0.0
         self.work: str | None = None
-        self._next_look = 0.0
         self._silence: Silence | None = None
 
     @property
@@ -211,7 +210,8 @@ class Mirror:
             self.schedule.succeed(with_work=self._with_work)
             self._log.event("mirror.pushed", remote=self._remote, sequence=self._claim.sequence)
         else:
-            self.view.note_failure(is_refused=is_refused(completed))
+            self.submodules.is_refused = is_refused(completed)
+            self.view.note_failure(is_refused=self.submodules.is_refused)
             self._fail(push_error(completed), look=True)
 
     def _end_look(self, running: RunningCommand) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 _AFTER_TERM = 2.0
 """Seconds to copy work after a SIGTERM: all other work comes later, and ``docker stop`` kills after 10."""
+
+_FIRST_WAIT = 60.0
+"""Seconds without the snapshot after a push of it that got no answer; each next time it is twice that."""
 
 
 class _TimeToCopy(CancelToken):
@@ -57,6 +61,7 @@ class MirroredSubmodules:
         cancel: the signals so far.
 
     Attributes:
+        is_refused: the remote has answered that it does not take the last push; otherwise a failure may pass.
         comes_last: if the remote has none yet, the next push is without it: it can be large, and time short.
 
     """
@@ -72,6 +77,8 @@ class MirroredSubmodules:
         self._refused = ""  # the snapshot that the remote has refused
         self._refusal = ""
         self._left_out = ""  # why the last push had another snapshot than the newest one
+        self._wait, self._again = _FIRST_WAIT, 0.0  # seconds, and when to try the refused one again
+        self.is_refused = False
         self.comes_last = False
 
     def keep(self, tree: LinkedWorktree, git: Git) -> None:
@@ -111,7 +118,9 @@ class MirroredSubmodules:
         """
         snapshot, earlier = wanted.get(self._ref, ""), view.on_remote(self._ref)
         reason = ""
-        if snapshot and snapshot == self._refused:
+        if snapshot and snapshot == earlier:
+            self._wait = _FIRST_WAIT
+        if snapshot and snapshot == self._refused and time.monotonic() < self._again:
             reason = self._refusal
         elif snapshot and self.comes_last and earlier is None:
             reason = "it comes with the next push"
@@ -142,7 +151,7 @@ class MirroredSubmodules:
         return {*decode_lines(run_git(self._git, "rev-list", "--stdin", stdin=stdin).stdout)}
 
     def refuse(self, reason: str) -> None:
-        """Note that the remote has refused the last push.
+        """Note that the remote has not taken the last push.
 
         Arguments:
             reason: why.
@@ -150,6 +159,9 @@ class MirroredSubmodules:
         """
         self._refused = self._pushing  # if it was not in that push, the remote refuses something else
         self._refusal = reason
+        if self._refused:
+            self._again = math.inf if self.is_refused else time.monotonic() + self._wait
+            self._wait *= 2
 
     def try_again(self) -> None:
         """Push the snapshot again, although the remote has refused it."""
