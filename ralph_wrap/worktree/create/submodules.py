@@ -6,10 +6,10 @@ configuration on the command line of its own ``git submodule update``.
 A submodule that the main checkout has is cloned from there. This clone needs no network, and hard links save
 most of the space. Then it gets the remote and the remote branches of the main checkout's repository. Only
 this clone may use the file protocol, which git forbids in submodules (CVE-2022-39253), because we made its
-URL. A commit that the repository of the project has, because another machine has brought it there with its
-history, comes from there. Other submodules come from the URL in the configuration or ``.gitmodules``, under
-git's own rules. An update command in the configuration never runs. A submodule that the user has switched
-off, by ``active`` or ``update = none``, stays off.
+URL. Other submodules come from the URL in the configuration or ``.gitmodules``, under git's own rules. If it
+does not answer, or lacks the commit, the repository of the project may have it with its history, because
+another machine has brought it there. An update command in the configuration never runs. A submodule that the
+user has switched off, by ``active`` or ``update = none``, stays off.
 
 The worktree stays even after an error: a half-made submodule is removed, and a warning is logged.
 """
@@ -150,16 +150,17 @@ class _SubmoduleCheckout:
             active = () if _has_a_say(section, config) else ("-c", f"{section}.active=true")
             if self._cloned_from_own(top_git, path, section, commit, submodule_repository, own, above):
                 self._done(top / path, submodule_repository, own, f"{above}{path}/")
+            elif (reason := self._update(top_git, path, submodule_repository, above, active)) is None:
+                if (top / path / ".git").is_file():
+                    _record_cloned(_inside(top_git, top / path, submodule_repository), submodule_repository)
+                    self._done(top / path, submodule_repository, own, f"{above}{path}/")
             elif self._made_from_project(top_git, path, commit, submodule_repository, above, active):
                 self._name_origin(
                     submodule_repository, config.get(f"{section}.url") or modules_config.get(f"{section}.url")
                 )
                 self._done(top / path, submodule_repository, None, f"{above}{path}/")
-            elif reason := self._update(top_git, path, submodule_repository, above, active):
+            else:
                 self._left_out(top, above + path, reason)
-            elif (top / path / ".git").is_file():
-                _record_cloned(_inside(top_git, top / path, submodule_repository), submodule_repository)
-                self._done(top / path, submodule_repository, own, f"{above}{path}/")
 
     def _cloned_from_own(
         self, git: Git, path: str, section: str, commit: str, directory: Path, own: Path | None, above: str

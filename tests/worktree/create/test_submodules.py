@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +16,10 @@ from ralph_wrap.state.report import read, summary
 from ralph_wrap.system.log import on_stderr
 from ralph_wrap.worktree.create.submodules import init_submodules
 from tests.support.git_shim import shim_git
-from tests.support.repo import Repo, make_repo
+from tests.support.repo import Repo
 from tests.support.sessions import Result, Session, command, run
 from tests.support.submodules import ALLOWED, NESTED, SUB, Project, make_project
-from tests.support.trees import located, make_tree
+from tests.support.trees import make_tree
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -266,25 +265,6 @@ def test_none_is_touched_by_the_time_limit(project: Project, capfd: pytest.Captu
     init_submodules(tree.linked, where, log=on_stderr(os.environ), limit=-1.0)
     assert "submodules left out: the time is over" in capfd.readouterr().err
     assert list((tree.path / SUB).iterdir()) == []
-
-
-@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
-def test_one_comes_from_the_project_that_has_its_commit(tmp_path: Path, object_format: str) -> None:
-    """Its origin does not answer; object ids may be long."""
-    repo, library = (make_repo(tmp_path / name, empty=True) for name in ("repo", "library"))
-    for each in (repo, library):
-        shutil.rmtree(each.path / ".git")
-        each.git("init", "-q", f"--object-format={object_format}", "--initial-branch=main")
-        each.write("file.txt", "one\n")
-        each.commit("first")
-    repo.git(*ALLOWED, "submodule", "--quiet", "add", library.path, "lib")
-    repo.commit("with a submodule")
-    repo.git("fetch", "-q", library.path, "main:refs/ralph/snapshots/00aa/commit-1")
-    shutil.rmtree(repo.path / ".git/modules")
-    library.path.rename(tmp_path / "gone")
-    tree = make_tree(repo)
-    init_submodules(tree.linked, located(repo)[0], log=on_stderr(os.environ))
-    assert Repo(tree.path / "lib").git("log", "-1", "--format=%s").strip() == "first"
 
 
 # In the middle
