@@ -1,4 +1,4 @@
-"""A submodule whose origin does not answer comes from the repository of the project, if that has its commit."""
+"""A submodule whose origin does not answer comes from the project, if its repository has the commit."""
 
 from __future__ import annotations
 
