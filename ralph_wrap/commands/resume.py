@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap import branches
@@ -17,7 +18,7 @@ from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import CLONES, WORKTREES, objects_of, registries, repository_of
 from ralph_wrap.state.record import FETCHED_FROM, FETCHED_REPORT, SessionRecord, read_record
 from ralph_wrap.state.wording import ELSEWHERE
-from ralph_wrap.system import liveness, process_table
+from ralph_wrap.system import deferred, liveness, process_table
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.trees import INDEX_TITLE
@@ -42,6 +43,12 @@ _KILLED = {"killed", ELSEWHERE}
 
 _MOST_RESTARTS = 3
 """Resumes in a row after a restart that bring no progress."""
+
+_FINISHED_WITHIN = 30.0
+"""Seconds for which a session is waited for that another process finishes."""
+
+_LOOK = 0.05
+"""Seconds between two looks at it."""
 
 
 class ResumableSession(NamedTuple):
@@ -86,7 +93,7 @@ def resumable(
         RefusedError: it may run on another machine, or its record cannot be read.
 
     """
-    found = inventory.find(project, name)
+    found = _find(project, name)
     record = _begun(found.home, _ended(found))
     _require_remote(record, remote)
     if record.branch not in {None, f"ralph/{record.id}"} and not may_name_branches(project, found.home):
@@ -265,6 +272,22 @@ def _is_asked_for(project: Project, home: Registry, record: SessionRecord) -> bo
         if not isinstance(earlier, SessionRecord):
             return False
         record = earlier
+
+
+def _find(project: Project, name: str) -> FoundSession:
+    """Return a session; one that another process finishes is waited for: a new container does that first."""
+    deadline = time.monotonic() + _FINISHED_WITHIN
+    while _is_being_finished(found := inventory.find(project, name)) and time.monotonic() < deadline:
+        time.sleep(_LOOK)
+    return found
+
+
+def _is_being_finished(found: FoundSession) -> bool:
+    """Return whether processes hold the lock of a session, and none of them is the session."""
+    if found.verdict is not Verdict.LIVE or found.record is None or liveness.is_running(found.record.owner):
+        return False
+    holders = deferred.lock_holder.held_lock(found.home.lock_path(found.record.id)).holders
+    return bool(holders) and not any(liveness.bears_name(holder.pid, found.id) for holder in holders)
 
 
 def _ended(found: FoundSession) -> SessionRecord:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("trusted")
 
+_FEWER = (
+    40  # points: runs differ by a dozen, because git makes a different number of packs, reflogs and objects
+)
 _EACH = 200  # one point takes some seconds, and most are those of a session like any other
 
 
@@ -39,7 +42,9 @@ def test_a_clone_killed_at_any_point_loses_nothing_of_its_submodules(
     expected, untouched, points = _work(ended), fresh.repo.fingerprint(), ended.reached
     assert len(expected[0]) > 2, expected
     first = next(number for number, name in enumerate(points, 1) if " submodule " in name)
-    numbers = [*range(first, len(points) + 1)]
+    numbers = [
+        *range(first, len(points) + 1 - _FEWER)
+    ]  # the last ones are those of any clone: see ``test_clone``
     for place in chosen(len(numbers), each=_EACH):
         number = numbers[place - 1]
         at = f"point {number}: {points[number - 1]}"

@@ -6,8 +6,8 @@ configuration on the command line of its own ``git submodule update``.
 A submodule that the main checkout has is cloned from there. This clone needs no network, and hard links save
 most of the space. Then it gets the remote and the remote branches of the main checkout's repository. Only
 this clone may use the file protocol, which git forbids in submodules (CVE-2022-39253), because we made its
-URL. Other submodules come from the URL in the configuration or ``.gitmodules``, under git's own rules. If it
-does not answer, or lacks the commit, the repository of the project may have it with its history, because
+URL. Other submodules come from the URL in the configuration or ``.gitmodules``, under git's own rules. That
+repository may not answer, or lack the commit. Then the commit comes from the repository of the project, if
 another machine has brought it there. An update command in the configuration never runs. A submodule that the
 user has switched off, by ``active`` or ``update = none``, stays off.
 

@@ -197,6 +197,9 @@ OTHER_USES = {
     "save.checkpoint",
     "save.clone_commit",
     "save.from_snapshot",
+    "save.submodule_snapshot",
+    "save.submodule_snapshot.bring",
+    "save.submodule_snapshot.make",
     "temporary",
     "user_checkout",
 }

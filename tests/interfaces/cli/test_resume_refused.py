@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.interfaces.cli.resuming import first, id_of, resume
-from tests.support.sessions import Session, command
+from tests.support.orphans import orphan
+from tests.support.sessions import PROGRAM, Session, command
+from tests.support.wait import never
+from tests.worktree.pool.test_hostile import go_on, paused_after
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +35,19 @@ def test_a_session_that_runs_is_refused(project: Repo) -> None:
         f"to watch it: ralph-wrap logs -f {agent_id}",
         f"to end it first: ralph-wrap stop {agent_id}",
     ]
+
+
+def test_a_session_that_a_sweep_finishes_is_waited_for(project: Repo, tmp_path: Path) -> None:
+    """As in a container that starts again, and whose command goes on with the session."""
+    left, gate = orphan(project), tmp_path / "gate"
+    sweeping = paused_after(project, gate, "ralph_wrap.worktree.remove._not_ours", "sweep")
+    words = (PROGRAM, "resume", left.session.rpartition("-")[2], "--max-iterations", "2", "--delay", "0")
+    with subprocess.Popen(words, cwd=project.path, stderr=subprocess.PIPE, text=True) as resuming:
+        never(lambda: resuming.poll() is not None, "the end of resume, before that of the sweep")
+        go_on(sweeping, gate)
+        assert resuming.stderr is not None
+        messages = resuming.stderr.read()
+    assert (sweeping.returncode, resuming.returncode) == (0, 0), messages
 
 
 def test_a_branch_that_is_checked_out_is_refused(project: Repo) -> None:
