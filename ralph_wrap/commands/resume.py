@@ -277,17 +277,23 @@ def _is_asked_for(project: Project, home: Registry, record: SessionRecord) -> bo
 def _find(project: Project, name: str) -> FoundSession:
     """Return a session; one that another process finishes is waited for: a new container does that first."""
     deadline = time.monotonic() + _FINISHED_WITHIN
-    while _is_being_finished(found := inventory.find(project, name)) and time.monotonic() < deadline:
+    while True:
+        found = inventory.find(project, name)
+        if (
+            found.verdict is not Verdict.LIVE
+            or found.record is None
+            or liveness.is_running(found.record.owner)
+        ):
+            return found
+        holders = deferred.lock_holder.held_lock(found.home.lock_path(found.record.id)).holders
+        if not holders:  # the other process has just finished it, or is not visible here
+            return inventory.find(project, name)
+        if (
+            any(liveness.bears_name(holder.pid, found.id) for holder in holders)
+            or time.monotonic() > deadline
+        ):
+            return found
         time.sleep(_LOOK)
-    return found
-
-
-def _is_being_finished(found: FoundSession) -> bool:
-    """Return whether processes hold the lock of a session, and none of them is the session."""
-    if found.verdict is not Verdict.LIVE or found.record is None or liveness.is_running(found.record.owner):
-        return False
-    holders = deferred.lock_holder.held_lock(found.home.lock_path(found.record.id)).holders
-    return bool(holders) and not any(liveness.bears_name(holder.pid, found.id) for holder in holders)
 
 
 def _ended(found: FoundSession) -> SessionRecord:

@@ -193,7 +193,11 @@ def _bearers(session: FoundSession) -> list[int]:
     record = session.record
     if session.verdict is not Verdict.LIVE or record is None or liveness.is_running(record.owner):
         return []
-    return [] if session.home.is_locked(record.id) else liveness.SessionNames().pids(record.id)
+    try:
+        is_locked = session.home.is_locked(record.id)
+    except FileNotFoundError:  # the session has ended meanwhile
+        return []
+    return [] if is_locked else liveness.SessionNames().pids(record.id)
 
 
 def _name_bearers(session: FoundSession, pids: Sequence[int], log: Log) -> None:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.commands.stop import stop
+from ralph_wrap.state.project import find_project
+from ralph_wrap.state.stop_request import StopMode
 from tests.support.blocking_git import Gate
 from tests.support.processes import STUBBORN, left
 from tests.support.sessions import PROGRAM, Session, assert_ended_by
 from tests.support.wait import CAP, eventually, never
 
 if TYPE_CHECKING:
+    from ralph_wrap.system.log import Log
     from tests.support.repo import Repo
     from tests.support.sessions import Result
 from tests.commands.stop.asking import id_of, lines_of, stop_sessions, wait_until_ready
@@ -176,4 +182,19 @@ def test_the_plain_project_root_can_be_stopped(repo: Repo) -> None:
     with Session(repo.path, "--isolation", "off", *SH, TRAP) as session:
         wait_until_ready(session)
         assert stop_sessions(repo, "--all").status == 0
+        assert session.finish().ending == ("stop", 1, 0)
+
+
+def test_a_session_that_ends_between_two_looks(repo: Repo, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock is gone, and it has stopped."""
+    with Session(repo.path, *SH, TRAP) as session:
+        wait_until_ready(session)
+        [lock] = repo.path.glob(".ralph/run/agents/*.lock")
+
+        def end(_: object) -> bool:
+            eventually(lambda: not lock.exists(), "the end of the session")
+            return False
+
+        monkeypatch.setattr(import_module("ralph_wrap.commands.stop"), "_is_stopped", end)
+        stop(find_project(repo.path, os.environ), None, StopMode.SOON, log)
         assert session.finish().ending == ("stop", 1, 0)
