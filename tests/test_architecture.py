@@ -15,7 +15,6 @@ from tests.support.package_modules import PACKAGE, Module, modules, names_of, te
 
 FOLDERS = (
     "interfaces",
-    "fleet",
     "commands",
     "session",
     "loop",
@@ -66,7 +65,7 @@ OWNERS = {
     "jinja2": "interfaces/web",
     "markupsafe": "interfaces/web",
     "pygments": "interfaces/web",
-    "yaml": "fleet/kubernetes/cluster",
+    "yaml": "interfaces/fleet/kubernetes/cluster",
 }
 """Modules that one place alone may import."""
 
@@ -102,7 +101,7 @@ HANDLED_ONCE = {
         "system/document.py",
         "agents/output/__init__.py",  # the lines of an agent, which another parser reads faster
         "config/file.py",  # TOML
-        "fleet/kubernetes/cluster.py",  # YAML
+        "interfaces/fleet/kubernetes/cluster.py",  # YAML
     },
     # SIGTERM, a grace, SIGKILL
     "SIGKILL": {
@@ -122,7 +121,7 @@ LONGEST_CLASS = 200
 LONGEST_FUNCTION = 40
 """Lines of the body of a function."""
 
-MOST_AT_THE_TOP = 15
+MOST_AT_THE_TOP = 14
 """Entries of the package; ``py.typed``, which only marks it as typed, is none."""
 
 MOST_ENTRIES = 20

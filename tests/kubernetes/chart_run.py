@@ -7,9 +7,9 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.fleet.refs import spec_ref
-from ralph_wrap.fleet.spec import FleetSpec, write_spec
 from ralph_wrap.git import Git, git_environment
+from ralph_wrap.interfaces.fleet.refs import spec_ref
+from ralph_wrap.interfaces.fleet.spec import FleetSpec, write_spec
 from tests.kubernetes.charts import render_chart
 from tests.kubernetes.images import FLEET
 from tests.kubernetes.run import Run, agent_variables, prepare

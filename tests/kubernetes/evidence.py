@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ralph_wrap.fleet.refs import output_ref
+from ralph_wrap.interfaces.fleet.refs import output_ref
 from tests.kubernetes.run import LIMIT
 from tests.support.wait import eventually
 

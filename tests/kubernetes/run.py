@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ralph_wrap.fleet.refs import index_ref, output_ref
+from ralph_wrap.interfaces.fleet.refs import index_ref, output_ref
 from tests.kubernetes import git_server
 from tests.kubernetes.control_plane import ADDRESS
 from tests.kubernetes.gate import address_of_gate

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ralph_wrap.fleet.index import IndexState
-from ralph_wrap.fleet.refs import index_ref
+from ralph_wrap.interfaces.fleet.index import IndexState
+from ralph_wrap.interfaces.fleet.refs import index_ref
 from ralph_wrap.state.remote_claim import RemoteClaim, ref_of
 from ralph_wrap.state.session_start import SessionStart
 from tests.kubernetes import needs

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ralph_wrap.config import Settings
-    from ralph_wrap.fleet.worker import Attempt
+    from ralph_wrap.interfaces.fleet.worker import Attempt
     from ralph_wrap.state.project import Project
 
 fleet = typer.Typer(
@@ -44,9 +44,9 @@ def work(context: typer.Context) -> None:
     """
     from ralph_wrap.config.authority import IMPLIES  # noqa: PLC0415 -- not for --help
     from ralph_wrap.errors import RalphError, explained  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.fleet.order import read_order, with_credential  # noqa: PLC0415
-    from ralph_wrap.fleet.worker import Worker  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.boundary import print_error  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.order import read_order, with_credential  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.worker import Worker  # noqa: PLC0415
 
     log = on_stderr(os.environ)
     try:
@@ -97,9 +97,9 @@ def _resumed(
     from ralph_wrap.commands.sweep import sweep  # noqa: PLC0415
     from ralph_wrap.config import of_project  # noqa: PLC0415
     from ralph_wrap.errors import UnreachableError  # noqa: PLC0415
-    from ralph_wrap.fleet.child import NO_ANSWER  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.boundary import boundary  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.resume import continued_settings  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.child import NO_ANSWER  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
     log = on_stderr(environ)
@@ -136,8 +136,8 @@ def _require_rest(project: Project, attempt: Attempt, claim: str) -> None:
 
     """
     from ralph_wrap.errors import ConflictError  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.fleet.index import is_done, lacks_work  # noqa: PLC0415
     from ralph_wrap.git import read_blobs  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.index import is_done, lacks_work  # noqa: PLC0415
     from ralph_wrap.state import remote_claim  # noqa: PLC0415
     from ralph_wrap.state.project import objects_of  # noqa: PLC0415
 

@@ -20,11 +20,11 @@ from ralph_wrap.system.log import on_stderr
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from ralph_wrap.fleet.kubernetes.kubectl import Kubectl
-    from ralph_wrap.fleet.listing import IndexRow, JobStatus
-    from ralph_wrap.fleet.remote import FleetRemote
-    from ralph_wrap.fleet.spec import FleetSpec
-    from ralph_wrap.fleet.started import StartedRun
+    from ralph_wrap.interfaces.fleet.kubernetes.kubectl import Kubectl
+    from ralph_wrap.interfaces.fleet.listing import IndexRow, JobStatus
+    from ralph_wrap.interfaces.fleet.remote import FleetRemote
+    from ralph_wrap.interfaces.fleet.spec import FleetSpec
+    from ralph_wrap.interfaces.fleet.started import StartedRun
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
 
@@ -44,13 +44,13 @@ class _Fleet(NamedTuple):
 
     def kubectl(self) -> Kubectl:
         """Return kubectl for the cluster that the user has approved."""
-        from ralph_wrap.fleet.kubernetes.kubectl import Kubectl  # noqa: PLC0415 -- not for --help
+        from ralph_wrap.interfaces.fleet.kubernetes.kubectl import Kubectl  # noqa: PLC0415 -- not for --help
 
         return Kubectl(cluster_of(self.project, self.log), self.project.environ)
 
 
 def _fleet(directory: Path) -> _Fleet:
-    from ralph_wrap.fleet.remote import FleetRemote  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.fleet.remote import FleetRemote  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.project import find_project, repository_of  # noqa: PLC0415
 
     project = find_project(directory, os.environ)
@@ -65,7 +65,7 @@ def ps(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the runs of the remote origin, or the sessions of one."""
-    from ralph_wrap.fleet.listing import list_indexes, list_runs  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.fleet.listing import list_indexes, list_runs  # noqa: PLC0415 -- not for --help
 
     with boundary("fleet ps", json=json, project=directory):
         if every == (run is not None):
@@ -99,8 +99,8 @@ def logs(
     ] = False,
 ) -> None:
     """Print what the workers of an index have printed; it is on the remote from the end of a worker on."""
-    from ralph_wrap.fleet.output import read_output  # noqa: PLC0415 -- not for --help
     from ralph_wrap.interfaces.cli.safe_terminal import safe_terminal  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.output import read_output  # noqa: PLC0415 -- not for --help
     from ralph_wrap.system.files import write_all  # noqa: PLC0415
     from ralph_wrap.system.signals import run_in_foreground  # noqa: PLC0415
 
@@ -121,7 +121,7 @@ def stop(
     directory: Directory = Path(),
 ) -> None:
     """Suspend a run until fleet resume, or ask one session to end. All work is saved and pushed."""
-    from ralph_wrap.fleet.control import ask_to_stop  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.fleet.control import ask_to_stop  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.ids import is_wide_agent_id  # noqa: PLC0415
 
     with boundary("fleet", json=False, project=directory):
@@ -151,8 +151,8 @@ def resume(
     ] = None,
 ) -> None:
     """Let a run go on: sessions that were stopped, too. A Job that is over or gone is created again."""
-    from ralph_wrap.fleet.control import withdraw_stop_requests  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.fleet.listing import job_status  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.control import withdraw_stop_requests  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.fleet.listing import job_status  # noqa: PLC0415
 
     with boundary("fleet", json=False, project=directory):
         fleet = _fleet(directory)
@@ -175,8 +175,8 @@ def resume(
 
 
 def _change_limit(fleet: _Fleet, run: str, max_cost: float) -> None:
-    from ralph_wrap.fleet.control import raise_limit  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.fleet.started import write_started  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.control import raise_limit  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.fleet.started import write_started  # noqa: PLC0415
 
     started = _started(fleet, run)
     spec = _spec(fleet, started)
@@ -186,7 +186,7 @@ def _change_limit(fleet: _Fleet, run: str, max_cost: float) -> None:
 
 def rm(run: Run, directory: Directory = Path()) -> None:
     """Delete the Job and the refs of a run. The branches of its sessions stay: review, merge or drop them."""
-    from ralph_wrap.fleet.control import forget  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.fleet.control import forget  # noqa: PLC0415 -- not for --help
 
     with boundary("fleet", json=False, project=directory):
         fleet = _fleet(directory)
@@ -201,7 +201,7 @@ def rm(run: Run, directory: Directory = Path()) -> None:
 def _status(fleet: _Fleet, run: str) -> JobStatus:
     """Return the status of a Job; the refs alone serve a user without the cluster."""
     from ralph_wrap.errors import RalphError  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.fleet.listing import JobStatus, job_status  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.listing import JobStatus, job_status  # noqa: PLC0415
 
     if _on_hosts(fleet, run) is not None:
         return JobStatus(_ON_MACHINES, None)
@@ -216,7 +216,7 @@ def _status(fleet: _Fleet, run: str) -> JobStatus:
 
 def _manifest_again(fleet: _Fleet, run: str) -> bytes:
     """Return the manifest of a run that this user has started before."""
-    from ralph_wrap.fleet.kubernetes.job import job_manifest  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.fleet.kubernetes.job import job_manifest  # noqa: PLC0415 -- not for --help
 
     started = _started(fleet, run)
     config = cluster_of(fleet.project, fleet.log)
@@ -231,7 +231,7 @@ def _started(fleet: _Fleet, run: str) -> StartedRun:
         NotFoundError: this user has not started it on this machine.
 
     """
-    from ralph_wrap.fleet.started import read_started  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.fleet.started import read_started  # noqa: PLC0415 -- not for --help
 
     if (started := read_started(run, fleet.project.environ)) is None:
         raise NotFoundError(
@@ -242,8 +242,8 @@ def _started(fleet: _Fleet, run: str) -> StartedRun:
 
 
 def _spec(fleet: _Fleet, started: StartedRun) -> FleetSpec:
-    from ralph_wrap.fleet.refs import spec_ref  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.fleet.spec import read_spec  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.refs import spec_ref  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.fleet.spec import read_spec  # noqa: PLC0415
 
     fleet.remote.fetch([spec_ref(started.run)])
     return read_spec(fleet.remote.git, started.spec)[0]
@@ -251,14 +251,14 @@ def _spec(fleet: _Fleet, started: StartedRun) -> FleetSpec:
 
 def _on_hosts(fleet: _Fleet, run: str) -> StartedRun | None:
     """Return a run that this user has started on machines; ``None`` for one on Kubernetes."""
-    from ralph_wrap.fleet.started import read_started  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.fleet.started import read_started  # noqa: PLC0415 -- not for --help
 
     started = read_started(run, fleet.project.environ)
     return started if started is not None and started.hosts else None
 
 
 def _checked(run: str) -> str:
-    from ralph_wrap.fleet.refs import is_run_id  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.fleet.refs import is_run_id  # noqa: PLC0415 -- not for --help
 
     if not is_run_id(run):
         raise NotFoundError(f"{run!r} is no run", "to list them: ralph-wrap fleet ps --all")
@@ -267,10 +267,10 @@ def _checked(run: str) -> str:
 
 def _show_limit(fleet: _Fleet, run: str, rows: list[IndexRow]) -> None:
     """Print what a run has spent of its limit, and how it goes on if the limit has stopped sessions."""
-    from ralph_wrap.fleet.limits.ledger import DOLLAR  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.fleet.listing import read_cost  # noqa: PLC0415
-    from ralph_wrap.fleet.refs import spec_ref  # noqa: PLC0415
-    from ralph_wrap.fleet.spec import read_spec  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.limits.ledger import DOLLAR  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.fleet.listing import read_cost  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.refs import spec_ref  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.spec import read_spec  # noqa: PLC0415
     from ralph_wrap.loop.policy import CutReason  # noqa: PLC0415
 
     if (ledger := read_cost(fleet.remote, run)) is None:

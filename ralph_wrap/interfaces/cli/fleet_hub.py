@@ -37,7 +37,7 @@ def hub(
     """Serve a git repository to the sessions of fleets, and forward their pushes in few to a remote."""
     from ralph_wrap.config.parsers import duration  # noqa: PLC0415 -- not for --help
     from ralph_wrap.errors import UsageError  # noqa: PLC0415
-    from ralph_wrap.fleet.hub.run import Hub, HubOrder  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.hub.run import Hub, HubOrder  # noqa: PLC0415
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     log = on_stderr(os.environ)

@@ -20,10 +20,10 @@ from ralph_wrap.system.log import Commands, on_stderr
 
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings
-    from ralph_wrap.fleet.kubernetes.cluster import ClusterConfig
-    from ralph_wrap.fleet.plan import PlannedRun
-    from ralph_wrap.fleet.spec import FleetSpec
-    from ralph_wrap.fleet.started import StartedRun
+    from ralph_wrap.interfaces.fleet.kubernetes.cluster import ClusterConfig
+    from ralph_wrap.interfaces.fleet.plan import PlannedRun
+    from ralph_wrap.interfaces.fleet.spec import FleetSpec
+    from ralph_wrap.interfaces.fleet.started import StartedRun
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
 
@@ -69,10 +69,10 @@ def run(
     ended. Each session begins at the commit that you are on.
     """
     from ralph_wrap.config.parsers import duration  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.fleet.hosts import check_hosts, script  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.fleet.plan import RunSize, address_of, plan_run, put_on_remote  # noqa: PLC0415 -- as below
-    from ralph_wrap.fleet.remote import FleetRemote  # noqa: PLC0415
-    from ralph_wrap.fleet.started import StartedRun, write_started  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.hosts import check_hosts, script  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.fleet.plan import RunSize, address_of, plan_run, put_on_remote  # noqa: PLC0415 -- as below
+    from ralph_wrap.interfaces.fleet.remote import FleetRemote  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.started import StartedRun, write_started  # noqa: PLC0415
     from ralph_wrap.state.project import find_project, repository_of  # noqa: PLC0415
 
     log = on_stderr(os.environ)
@@ -107,8 +107,8 @@ def run(
 
 def run_on_hosts(project: Project, started: StartedRun, spec: FleetSpec, log: Log) -> int:
     """Run the workers of a run on its machines until all have ended; return 0 if all are done."""
-    from ralph_wrap.fleet.hosts import HostFleet  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.fleet.started import logs_of  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.hosts import HostFleet  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.fleet.started import logs_of  # noqa: PLC0415
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     typer.echo(started.run)
@@ -150,9 +150,9 @@ def _stopped(project: Project, run: str) -> list[int]:
         RalphError: the remote does not answer.
 
     """
-    from ralph_wrap.fleet.index import STOPPED  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.fleet.listing import read_indexes  # noqa: PLC0415
-    from ralph_wrap.fleet.remote import FleetRemote  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.index import STOPPED  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.fleet.listing import read_indexes  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.remote import FleetRemote  # noqa: PLC0415
 
     states = read_indexes(FleetRemote(project.git, REMOTE), run)
     return [state.number for state in states if state.state == STOPPED]
@@ -169,7 +169,7 @@ def cluster_of(project: Project, log: Log) -> ClusterConfig:
 
     """
     with needs_extra("fleet"):
-        from ralph_wrap.fleet.kubernetes.cluster import FILE, read_cluster  # noqa: PLC0415 -- it may not be installed
+        from ralph_wrap.interfaces.fleet.kubernetes.cluster import FILE, read_cluster  # noqa: PLC0415 -- it may not be installed
     from ralph_wrap.config import trust  # noqa: PLC0415 -- not for --help
     from ralph_wrap.errors import UntrustedError  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm, shown  # noqa: PLC0415
@@ -215,11 +215,11 @@ def _settings(
 
 def _start(project: Project, config: ClusterConfig, planned: PlannedRun, log: Log, *, dry_run: bool) -> None:
     """Print the manifest of a run, or create it."""
-    from ralph_wrap.fleet.kubernetes.job import job_manifest  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.fleet.kubernetes.kubectl import Kubectl  # noqa: PLC0415
-    from ralph_wrap.fleet.plan import address_of, put_on_remote  # noqa: PLC0415
-    from ralph_wrap.fleet.remote import FleetRemote  # noqa: PLC0415
-    from ralph_wrap.fleet.started import StartedRun, write_started  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.kubernetes.job import job_manifest  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.fleet.kubernetes.kubectl import Kubectl  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.plan import address_of, put_on_remote  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.remote import FleetRemote  # noqa: PLC0415
+    from ralph_wrap.interfaces.fleet.started import StartedRun, write_started  # noqa: PLC0415
 
     spec, commit = planned
     address = address_of(project, REMOTE, config.hub or config.remote)
