@@ -21,8 +21,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ralph_wrap.branches.conflict_paths import conflict_paths
 from ralph_wrap.branches.damage import damaged, require_contents, require_history
-from ralph_wrap.branches.merged_by_patch import conflict_paths, landed, meets, touched
+from ralph_wrap.branches.merged_by_patch import landed, meets, touched
 from ralph_wrap.branches.pairs import Pairs, holders, overlapping
 from ralph_wrap.branches.positions import positions
 from ralph_wrap.branches.touches import changed_file, touches_of

@@ -12,13 +12,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralph_wrap.branches.ancestry import members
+from ralph_wrap.branches.conflict_paths import NumbersByPath, conflict_paths, meeting
 from ralph_wrap.branches.damage import require_contents
 from ralph_wrap.git.compare import digests, entries
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from ralph_wrap.branches.conflict_paths import ChangedPaths
     from ralph_wrap.branches.positions import Positions
     from ralph_wrap.git import Git
 
@@ -28,62 +30,17 @@ Compared = tuple[str, ...]
 """A commit, and the commits to compare it with: its parents, or the merge base of its branch."""
 
 
-class ChangedPaths(NamedTuple):
-    """The paths and directories in which a change can conflict with another one.
-
-    Attributes:
-        paths: the changed paths.
-        grown: directories, at any depth, to which the change adds a file.
-        left: directories, at any depth, from which the change deletes a file: this may be a rename.
-
-    """
-
-    paths: frozenset[str]
-    grown: frozenset[str]
-    left: frozenset[str]
-
-
 class MainBranchChanges(NamedTuple):
     """The commits of the main branch that change paths which branches change too.
 
     Attributes:
-        paths: by path, the numbers of the commits that change it.
-        grown: by directory, or by path of a branch, the numbers of the commits that add a file below it.
-        left: by directory, or by path of a branch, the numbers of the commits that delete a file below it.
+        numbers: the numbers of the commits.
         same: by the set of paths that a commit changes: number of the commit, the commit, and its changes.
 
     """
 
-    paths: Mapping[str, Sequence[int]]
-    grown: Mapping[str, Sequence[int]]
-    left: Mapping[str, Sequence[int]]
+    numbers: NumbersByPath
     same: Mapping[frozenset[str], Sequence[tuple[int, Compared, Mapping[str, str]]]]
-
-
-def conflict_paths(files: Mapping[str, str]) -> ChangedPaths:
-    """Return the paths and directories in which a change can conflict with another one.
-
-    Arguments:
-        files: the change of each path, as git lists it without renames.
-
-    """
-    letters = {path: change.rpartition(" ")[2] for path, change in files.items()}
-    return ChangedPaths(
-        frozenset(files),
-        frozenset(
-            directory for path, letter in letters.items() if "A" in letter for directory in _above(path)
-        ),
-        frozenset(
-            directory for path, letter in letters.items() if "D" in letter for directory in _above(path)
-        ),
-    )
-
-
-def _above(path: str) -> Iterator[str]:
-    """Yield the directories above a path, without the top level: git never treats it as renamed."""
-    while (cut := path.rfind("/")) > 0:
-        path = path[:cut]
-        yield path
 
 
 def touched(
@@ -105,9 +62,7 @@ def touched(
     paths_of_branches: set[str] = {path for piece in pieces for path in piece}
     for changed in prints:
         paths_of_branches.update(*changed)
-    paths: dict[str, list[int]] = {}
-    grown: dict[str, list[int]] = {}
-    left: dict[str, list[int]] = {}
+    found_numbers: tuple[dict[str, list[int]], ...] = ({}, {}, {})
     same: dict[frozenset[str], list[tuple[int, Compared, Mapping[str, str]]]] = {}
     missed = 0
     for tip in {position.bases: tip for tip, position in found.of.items() if position.ahead}.values():
@@ -124,13 +79,13 @@ def touched(
         for number, files in zip(chunk, changes, strict=True):
             commit = commits[number]
             changed_by_commit = conflict_paths(files)
-            for numbers, touched_paths in zip((paths, grown, left), changed_by_commit, strict=True):
+            for numbers, touched_paths in zip(found_numbers, changed_by_commit, strict=True):
                 for path in touched_paths & paths_of_branches:
                     numbers.setdefault(path, []).append(number)
             if changed_by_commit.paths <= paths_of_branches and len(found.main.parents[commit]) == 1:
                 compared = (commit, *found.main.parents[commit])
                 same.setdefault(changed_by_commit.paths, []).append((number, compared, files))
-    return MainBranchChanges(paths, grown, left, same)
+    return MainBranchChanges(NumbersByPath(*found_numbers), same)
 
 
 def meets(changed: ChangedPaths, missed: int, main: MainBranchChanges) -> bool:
@@ -138,13 +93,7 @@ def meets(changed: ChangedPaths, missed: int, main: MainBranchChanges) -> bool:
     bits = missed.to_bytes(missed.bit_length() // 8 + 1, "little")
     return any(
         bits[number >> 3] >> (number & 7) & 1
-        for paths, numbers in (
-            (changed.paths, main.paths),
-            (changed.paths, main.grown),
-            (changed.grown, main.paths),
-            (changed.grown, main.left),
-            (changed.left, main.grown),
-        )
+        for paths, numbers in meeting(changed, main.numbers)
         for path in paths
         for number in reversed(numbers.get(path, ()))
         if number >> 3 < len(bits)

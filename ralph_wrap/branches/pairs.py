@@ -9,10 +9,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from ralph_wrap.branches.conflict_paths import NumbersByPath, meeting
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from ralph_wrap.branches.merged_by_patch import ChangedPaths
+    from ralph_wrap.branches.conflict_paths import ChangedPaths
 
 Holders = dict[str, list[int]]
 """The numbers of the branches by path, the lowest first."""
@@ -28,25 +30,21 @@ class Pairs:
 
     def __init__(self, prints: Sequence[ChangedPaths]) -> None:
         self._prints = prints
-        self._paths = holders(changed.paths for changed in prints)
-        self._grown = holders(changed.grown for changed in prints)
-        self._left = holders(changed.left for changed in prints)
+        self._numbers = NumbersByPath(
+            holders(changed.paths for changed in prints),
+            holders(changed.grown for changed in prints),
+            holders(changed.left for changed in prints),
+        )
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Yield the pairs, the lower number first, in the order of both numbers."""
         for number, changed in enumerate(self._prints):
-            meeting: set[int] = set()
-            for held, by_path in (
-                (changed.paths, self._paths),
-                (changed.paths, self._grown),
-                (changed.grown, self._paths),
-                (changed.grown, self._left),
-                (changed.left, self._grown),
-            ):
-                for path in held:
+            others: set[int] = set()
+            for paths, by_path in meeting(changed, self._numbers):
+                for path in paths:
                     numbers = by_path.get(path, ())
-                    meeting.update(numbers[bisect_right(numbers, number) :])
-            yield from ((number, later) for later in sorted(meeting))
+                    others.update(numbers[bisect_right(numbers, number) :])
+            yield from ((number, later) for later in sorted(others))
 
     def after(self, last: tuple[int, int], without: Collection[int]) -> set[int]:
         """Return the branches with a pair that comes after a pair.
@@ -57,11 +55,7 @@ class Pairs:
 
         """
         found: set[int] = set()
-        for first, second in (
-            (self._paths, self._paths),
-            (self._paths, self._grown),
-            (self._grown, self._left),
-        ):
+        for first, second in meeting(self._numbers, self._numbers):
             for path in first.keys() & second.keys():
                 found |= _after(first[path], second[path], last, without)
         return found

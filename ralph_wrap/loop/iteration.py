@@ -136,15 +136,16 @@ class IterationRunner:
         if self._terminal.descriptor is not None:
             streams = process.StandardStreams(None, None, None)
         cwd = self._context.cwd
+        spec = process.ProcessSpec(
+            command,
+            cwd=cwd,
+            env={**self.environ, "RALPH_ITERATION": str(number), "PWD": str(cwd)},
+            streams=streams,
+            inherited=self._context.inherited,
+            terminal=self._terminal.descriptor,
+        )
         try:
-            return self._context.start(
-                command,
-                cwd=cwd,
-                env={**self.environ, "RALPH_ITERATION": str(number), "PWD": str(cwd)},
-                streams=streams,
-                inherited=self._context.inherited,
-                terminal=self._terminal.descriptor,
-            )
+            return self._context.start(spec)
         except OSError as error:
             context = self._context
             raise unstarted(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ralph_wrap.state.stop_request import StopRequests
+    from ralph_wrap.system.process import ProcessSpec
     from ralph_wrap.system.process_tree import ProcessTree
 
 
@@ -37,7 +38,7 @@ class IterationContext(NamedTuple):
             fingerprint, empty if it has not changed.
         look_outside: logs changes outside the workspace since the last call, and returns whether there are
             any. The argument is the phase for the message.
-        start: starts a command, with the arguments of :class:`~ralph_wrap.system.process.ProcessGroup`.
+        start: starts a command of the agent.
         beat: mirrors the session if that is due; called while the agent works. Returns when to call it again,
             as :func:`time.monotonic` counts.
 
@@ -59,4 +60,4 @@ class IterationContext(NamedTuple):
     hand_over: Callable[[int, str, bool], str]
     look_outside: Callable[[str], bool]
     beat: Callable[[], float]
-    start: Callable[..., ProcessGroup] = ProcessGroup
+    start: Callable[[ProcessSpec], ProcessGroup] = ProcessGroup

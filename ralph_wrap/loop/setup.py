@@ -88,13 +88,14 @@ def _spawn(command: str, context: IterationContext, relay: OutputRelay) -> proce
     _, errors = relay.writing_ends
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
-        return context.start(
+        spec = process.ProcessSpec(
             ("sh", "-c", command),
             cwd=context.cwd,
             env={**context.environ, "RALPH_ITERATION": "0", "PWD": str(context.cwd)},
             streams=process.StandardStreams(nothing, errors, errors),
             inherited=context.inherited,
         )
+        return context.start(spec)
     except OSError as error:
         raise SetupError(
             f"setup cannot be run: {error.strerror}: {_shown(command)}", "sh has to be on the PATH"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ralph_wrap.session.workspace import Workspace
     from ralph_wrap.state.claim import SessionClaim
     from ralph_wrap.system.files import FileLock
+    from ralph_wrap.system.process import ProcessSpec
     from ralph_wrap.system.process_tree import ProcessTree
     from ralph_wrap.system.signals import SignalHandlers
 
@@ -100,7 +101,7 @@ class AgentLoop:
             requests.end()
         return self._state.result
 
-    def _start(self, stack: contextlib.ExitStack) -> Callable[..., ProcessGroup]:
+    def _start(self, stack: contextlib.ExitStack) -> Callable[[ProcessSpec], ProcessGroup]:
         """Return what starts a command of the agent: in a sandbox, if the user wants one."""
         backend = self._context.sandbox
         if backend is None:
@@ -109,7 +110,7 @@ class AgentLoop:
         return stack.enter_context(sandbox).start
 
     def _iteration_context(
-        self, requests: StopRequests, lock: FileLock, start: Callable[..., ProcessGroup]
+        self, requests: StopRequests, lock: FileLock, start: Callable[[ProcessSpec], ProcessGroup]
     ) -> IterationContext:
         workspace, project = self._workspace, self._context.project
         git = workspace.git(project)

@@ -19,13 +19,19 @@ from ralph_wrap.errors import (
     RalphError,
 )
 from ralph_wrap.git import list_refs, worktree_holding
-from ralph_wrap.session.workspace import Workspace, put_back, restore_submodules
+from ralph_wrap.session.workspace import (
+    Workspace,
+    copy_ignored_files,
+    log_created,
+    monitor_leaks,
+    put_back,
+    restore_submodules,
+)
 from ralph_wrap.state.project import CLONES, RUN, repository_of
 from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree.create.clone import create_clone
 from ralph_wrap.worktree.create.replica import refresh, trust_cloned
-from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 
 if TYPE_CHECKING:
@@ -53,19 +59,10 @@ def open_clone(context: SessionContext) -> Workspace:
 
 
 def _open(context: SessionContext) -> Workspace:
-    project, repository = context.project, repository_of(context.project)
     base = _prepare(context)
     if context.continues_branch:
         _require_free_branch(context)
-    leak_monitor = LeakMonitor(
-        project.git,
-        root=project.root,
-        common_dir=repository.common_dir,
-        workspace=context.path,
-        branch=context.branch,
-        log=context.log,
-        cancel=context.cancel,
-    )
+    leak_monitor = monitor_leaks(context)
 
     def meanwhile() -> None:
         context.meanwhile()
@@ -76,14 +73,7 @@ def _open(context: SessionContext) -> Workspace:
         restored = _restore(context, tree) if context.settings.resumes else None
         if context.settings.submodules is SubmoduleMode.INIT:
             _init_submodules(context, tree)
-        deferred.report_copies.provide(
-            tree,
-            context.keeping.git,
-            project.checkout,
-            context.settings.copy,
-            log=context.log,
-            cancel=context.cancel,
-        )
+        copy_ignored_files(context, tree)
     return Workspace(tree.path, tree=tree, restored=restored, leak_monitor=leak_monitor)
 
 
@@ -105,9 +95,7 @@ def _make(context: SessionContext, base: str, meanwhile: Callable[[], object]) -
         meanwhile=meanwhile,
         layout=context.layout,
     )
-    context.log.event(
-        "workspace.created", path=os.fspath(tree.path), branch=tree.branch, base=tree.base, warm=False
-    )
+    log_created(context, tree)
     end.keep_base()
     return tree
 

@@ -13,13 +13,19 @@ from ralph_wrap.errors import (
 )
 from ralph_wrap.git import read_head
 from ralph_wrap.session.plain_root import enter_plain_root
-from ralph_wrap.session.workspace import Workspace, put_back, restore_submodules
+from ralph_wrap.session.workspace import (
+    Workspace,
+    copy_ignored_files,
+    log_created,
+    monitor_leaks,
+    put_back,
+    restore_submodules,
+)
 from ralph_wrap.state.project import RUN
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
-from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 from ralph_wrap.worktree.save.sync import object_stamps
 
@@ -84,7 +90,7 @@ class WorktreeOpening(NamedTuple):
             raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
         if project.root == project.checkout and not context.hidden:
             self._add_ignore_rule(repository)
-        with self._leak_monitor(repository) as leak_monitor:
+        with monitor_leaks(context) as leak_monitor:
             tree = self._check_out(repository, context.base, leak_monitor.begin)
             restored = self._restore(tree) if context.settings.resumes else None
             self._complete(tree)
@@ -97,19 +103,6 @@ class WorktreeOpening(NamedTuple):
         changed = ensure_ignored(context.project.git, repository, context.settings.ignore)
         if changed is not None:
             context.log.event("ignore_rule.added", f"{RULE} added to {changed}", path=os.fspath(changed))
-
-    def _leak_monitor(self, repository: Repository) -> LeakMonitor:
-        context = self.context
-        return LeakMonitor(
-            context.project.git,
-            root=context.project.root,
-            common_dir=repository.common_dir,
-            workspace=context.path,
-            branch=context.branch,
-            log=context.log,
-            cancel=context.cancel,
-            refs=context.refs,
-        )
 
     def _check_out(self, repository: Repository, base: str, look: Callable[[], object]) -> LinkedWorktree:
         context = self.context
@@ -135,13 +128,7 @@ class WorktreeOpening(NamedTuple):
                 raise
             context.log.warning("pool.unused", f"no warm worktree: {error.message}", "ralph-wrap pool --fill")
             tree = self._create(repository, base, None, meanwhile)
-        context.log.event(
-            "workspace.created",
-            path=os.fspath(tree.path),
-            branch=tree.branch,
-            base=tree.base,
-            warm=tree.warm,
-        )
+        log_created(context, tree)
         return tree._replace(objects=objects)
 
     def _create(
@@ -203,11 +190,4 @@ class WorktreeOpening(NamedTuple):
             deferred.submodules.init_submodules(
                 tree, context.project.git, log=context.log, cancel=context.cancel
             )
-        deferred.report_copies.provide(
-            tree,
-            context.project.git,
-            context.project.checkout,
-            context.settings.copy,
-            log=context.log,
-            cancel=context.cancel,
-        )
+        copy_ignored_files(context, tree)

@@ -14,6 +14,7 @@ from ralph_wrap.state.project import RUN, repository_of
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import near
+from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import SessionRecord
     from ralph_wrap.system.files import FileLock
-    from ralph_wrap.worktree.leaks.monitor import LeakMonitor
     from ralph_wrap.worktree.model import LinkedWorktree
 
 
@@ -81,6 +81,44 @@ class Workspace(NamedTuple):
             common_dir=project.repository.common_dir,
             work_tree=self.path,
         )
+
+
+def monitor_leaks(context: SessionContext) -> LeakMonitor:
+    """Return what logs the changes outside the workspace of a session; the caller enters it."""
+    project = context.project
+    return LeakMonitor(
+        project.git,
+        root=project.root,
+        common_dir=repository_of(project).common_dir,
+        workspace=context.path,
+        branch=context.branch,
+        log=context.log,
+        cancel=context.cancel,
+        refs=context.refs,
+    )
+
+
+def log_created(context: SessionContext, tree: LinkedWorktree) -> None:
+    """Log that the worktree of a session, or its clone, is there."""
+    context.log.event(
+        "workspace.created",
+        path=os.fspath(tree.path),
+        branch=tree.branch,
+        base=tree.base,
+        warm=tree.warm,
+    )
+
+
+def copy_ignored_files(context: SessionContext, tree: LinkedWorktree) -> None:
+    """Copy the ignored files that the user wants in each new worktree."""
+    deferred.report_copies.provide(
+        tree,
+        context.keeping.git,
+        context.project.checkout,
+        context.settings.copy,
+        log=context.log,
+        cancel=context.cancel,
+    )
 
 
 def put_back(

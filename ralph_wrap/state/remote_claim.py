@@ -19,7 +19,7 @@ from ralph_wrap.git import oid
 from ralph_wrap.state import ids
 from ralph_wrap.state.remote_refs import owner_of
 from ralph_wrap.state.session_start import SessionStart
-from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.document import DocumentFormat, known
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import plain
 
@@ -100,8 +100,7 @@ class RemoteClaim(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the content of its blob."""
-        start = self.start and self.start._asdict() | {"options": dict(self.start.options)}
-        return _FORMAT.encode(self._asdict() | {"start": start})
+        return _FORMAT.encode(self._asdict() | {"start": self.start and self.start.to_dict()})
 
 
 def ref_of(agent_id: str) -> str:
@@ -123,8 +122,7 @@ def decode(content: bytes, agent_id: str) -> RemoteClaim:
 
 
 def _checked(fields: Mapping[str, Any], agent_id: str) -> RemoteClaim:
-    known = {name: fields[name] for name in RemoteClaim._fields if name in fields}
-    claim = RemoteClaim(**known | {"start": _start(fields.get("start"))})
+    claim = RemoteClaim(**known(fields, RemoteClaim) | {"start": _start(fields.get("start"))})
     work = "" if claim.work is None else claim.work
     texts = (work, claim.id, claim.session, claim.branch, claim.base, claim.node, claim.title, claim.agent)
     numbers = (claim.epoch, claim.sequence, claim.iteration)

@@ -12,7 +12,7 @@ from ralph_wrap.state import session_start
 from ralph_wrap.state.ids import started
 from ralph_wrap.state.record import FETCHED_REPORT, fetched_field
 from ralph_wrap.state.wording import ending_in_words
-from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.document import DocumentFormat, known
 from ralph_wrap.system.log import one_line
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import and_more, located, named, near, shortened
@@ -210,7 +210,7 @@ def read(path: Path) -> SessionReport | None:
 
 
 def _with_fields(loaded: Mapping[str, Any]) -> SessionReport:
-    return SessionReport(**{name: loaded[name] for name in SessionReport._fields if name in loaded})
+    return SessionReport(**known(loaded, SessionReport))
 
 
 def banner(record: SessionRecord, output: str) -> str:

@@ -50,6 +50,10 @@ class SessionStart(NamedTuple):
     command: tuple[str, ...]
     directory: str
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return self._asdict() | {"options": dict(self.options)}
+
 
 class FoundStart(NamedTuple):
     """A file that says how a session was started, and whether it is as the session wrote it."""
@@ -68,7 +72,7 @@ def write(start: SessionStart, directory: Path, project: Project) -> None:
         OSError: the file cannot be written.
 
     """
-    fields = start._asdict() | {"signature": signature(start, directory, project)}
+    fields = start.to_dict() | {"signature": signature(start, directory, project)}
     files.replace(directory / START, _FORMAT.encode(fields), sync=False, mode=0o600)
 
 

@@ -24,6 +24,11 @@ class MisshapenError(ValueError):
     """The content is nested too deeply, or a part of it is missing or has the wrong type."""
 
 
+def known(fields: Mapping[str, Any], kind: type[NamedTuple]) -> dict[str, Any]:
+    """Return the fields that a kind of value has: another release may have written further ones."""
+    return {name: fields[name] for name in kind._fields if name in fields}
+
+
 def from_json(content: bytes | str) -> Any:
     """Return a JSON value.
 

@@ -234,6 +234,14 @@ class RunningCommand:
         os.close(self._errors)
 
 
+class StandardStreams(NamedTuple):
+    """The descriptors that become the standard streams of a process; ``None`` inherits ours."""
+
+    stdin: int | None
+    stdout: int | None
+    stderr: int | None
+
+
 def detach(
     argv: Sequence[str | os.PathLike[str]],
     *,
@@ -252,22 +260,12 @@ def detach(
             argv,
             cwd=cwd,
             env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            **StandardStreams(*[subprocess.DEVNULL] * 3)._asdict(),
             pass_fds=inherited,
             start_new_session=True,
             preexec_fn=let_through,  # noqa: PLW1509 -- it takes no lock
         )
     popen.returncode = 0  # or its __del__ warns about a child still running, which is what was asked for
-
-
-class StandardStreams(NamedTuple):
-    """The descriptors that become an agent's standard streams; ``None`` inherits ours."""
-
-    stdin: int | None
-    stdout: int | None
-    stderr: int | None
 
 
 def _take_terminal(terminal: int) -> None:
@@ -282,16 +280,32 @@ def _take_terminal(terminal: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTTOU})
 
 
-class ProcessGroup:
-    """An agent: a process in a process group of its own, and that group.
+class ProcessSpec(NamedTuple):
+    """What a process group starts with.
 
-    Arguments:
+    Attributes:
         argv: the command; ``argv[0]`` is looked up on the ``PATH`` of *env* if it has no slash.
         cwd: its working directory.
         env: its whole environment.
         streams: its standard streams.
         inherited: one more descriptor that it gets.
         terminal: descriptor of the controlling terminal whose foreground group it becomes.
+
+    """
+
+    argv: Sequence[str]
+    cwd: Path
+    env: Mapping[str, str]
+    streams: StandardStreams
+    inherited: int
+    terminal: int | None = None
+
+
+class ProcessGroup:
+    """An agent: a process in a process group of its own, and that group.
+
+    Arguments:
+        spec: what it starts with.
         more: further descriptors that it gets.
         shielded: its first process blocks the signals that end a group, until its child has ended.
 
@@ -300,18 +314,7 @@ class ProcessGroup:
 
     """
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path,
-        env: Mapping[str, str],
-        streams: StandardStreams,
-        inherited: int,
-        terminal: int | None = None,
-        more: Sequence[int] = (),
-        shielded: bool = False,
-    ) -> None:
+    def __init__(self, spec: ProcessSpec, *, more: Sequence[int] = (), shielded: bool = False) -> None:
         popen = None
         self.pidfd = -1
         try:
@@ -319,20 +322,18 @@ class ProcessGroup:
 
                 def begin() -> None:
                     let_through()
-                    if terminal is not None:
-                        _take_terminal(terminal)
+                    if spec.terminal is not None:
+                        _take_terminal(spec.terminal)
                     if shielded:
                         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
 
                 popen = subprocess.Popen(
-                    argv,
-                    cwd=cwd,
-                    env=env,
-                    stdin=streams.stdin,
-                    stdout=streams.stdout,
-                    stderr=streams.stderr,
+                    spec.argv,
+                    cwd=spec.cwd,
+                    env=spec.env,
+                    **spec.streams._asdict(),
                     process_group=0,
-                    pass_fds=(inherited, *more),
+                    pass_fds=(spec.inherited, *more),
                     preexec_fn=begin,  # noqa: PLW1509 -- we start no threads
                 )
         except BaseException:
@@ -372,9 +373,8 @@ class ProcessGroup:
         """Ask the group to end, and kill it after a while or at a second signal, which raises here."""
         try:
             self.terminate()
-            self._popen.wait(_AGENTS_GRACE)
-        except subprocess.TimeoutExpired:
-            pass  # the next lines kill it
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(_AGENTS_GRACE)
         finally:
             if self._popen.poll() is None:
                 self.signal(signal.SIGKILL)

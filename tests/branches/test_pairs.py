@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph_wrap.branches import compare
-from ralph_wrap.branches.merged_by_patch import ChangedPaths
+from ralph_wrap.branches.conflict_paths import ChangedPaths
 from ralph_wrap.branches.pairs import Pairs, holders, overlapping
 from ralph_wrap.commands import review
 from ralph_wrap.state.project import find_project

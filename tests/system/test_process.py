@@ -50,7 +50,7 @@ def running(**options):
 
 def agent():
     streams = process.StandardStreams(None, 1, 2)
-    group = process.ProcessGroup(PRINT, cwd=Path("/"), env=os.environ, streams=streams, inherited=1)
+    group = process.ProcessGroup(process.ProcessSpec(PRINT, Path("/"), os.environ, streams, inherited=1))
     while (status := group.poll()) is None:
         pass
     if status:
@@ -209,8 +209,9 @@ def test_a_key_during_the_start_of_an_agent_ends_it(
 
     monkeypatch.setattr(subprocess, "Popen", interrupted)
     streams = process.StandardStreams(None, None, None)
+    spec = process.ProcessSpec(("sleep", "600"), tmp_path, os.environ, streams, inherited=1)
     with pytest.raises(KeyboardInterrupt):
-        process.ProcessGroup(("sleep", "600"), cwd=tmp_path, env=os.environ, streams=streams, inherited=1)
+        process.ProcessGroup(spec)
     (child,) = started
     assert child.returncode == -signal.SIGTERM
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -220,9 +221,8 @@ def test_a_stopped_agent_can_end_by_itself(tmp_path: Path) -> None:
     """It handles SIGTERM when it goes on."""
     work = "trap 'exit 3' TERM; kill -STOP $$; while :; do sleep 0.05; done"
     streams = process.StandardStreams(None, None, None)
-    group = process.ProcessGroup(
-        ("sh", "-c", work), cwd=tmp_path, env=os.environ, streams=streams, inherited=1
-    )
+    spec = process.ProcessSpec(("sh", "-c", work), tmp_path, os.environ, streams, inherited=1)
+    group = process.ProcessGroup(spec)
     eventually(group.stopped, "the agent to stop")
     group.end()
     assert group.poll() == 3

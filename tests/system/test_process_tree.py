@@ -12,7 +12,7 @@ import pytest
 
 from ralph_wrap.system import process_table, process_tree
 from ralph_wrap.system.cancel import NEVER
-from ralph_wrap.system.process import ProcessGroup, StandardStreams
+from ralph_wrap.system.process import ProcessGroup, ProcessSpec, StandardStreams
 from ralph_wrap.system.process_tree import EndedProcesses, GroupTermination, ProcessTree
 from tests.support.wait import CAP
 
@@ -56,9 +56,8 @@ def _started(script: str) -> ProcessGroup:
     reading, writing = os.pipe()
     try:
         streams = StandardStreams(reading, writing, writing)
-        group = ProcessGroup(
-            ("sh", "-c", script), cwd=Path("/"), env=os.environ, streams=streams, inherited=writing
-        )
+        spec = ProcessSpec(("sh", "-c", script), Path("/"), os.environ, streams, inherited=writing)
+        group = ProcessGroup(spec)
         assert os.read(reading, 1) == b"\n"
     finally:
         os.close(reading)

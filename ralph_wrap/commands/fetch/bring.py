@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.commands.fetch.watch import BEATS, SILENT, WATCHED, watched
@@ -13,7 +12,6 @@ from ralph_wrap.git import count_commits, is_branch_name, list_refs, list_remote
 from ralph_wrap.git.merge import is_ancestor
 from ralph_wrap.git.transaction import RefChange, change_refs
 from ralph_wrap.state import inventory, remote_claim
-from ralph_wrap.state.ids import started
 from ralph_wrap.state.project import registries, repository_of
 from ralph_wrap.state.record import FETCHED_FROM, FETCHED_REPORT, FETCHED_START, SessionRecord, read_record
 from ralph_wrap.state.report import SessionReport
@@ -239,7 +237,7 @@ class Bringing:
         report = _report_of(claim, ended_by, has_saved=has_saved)._replace(
             submodules=self._submodules(claim.id, earlier, snapshot)
         )
-        record = _record_of(claim, marks, report)
+        record = _record_of(claim, marks | {FETCHED_REPORT: report.to_dict()})
         directory.mkdir(exist_ok=True)
         # The next fetch writes it again, so the disk need not have it at once.
         files.replace(directory / "record.json", record.to_json(), sync=False)
@@ -313,24 +311,19 @@ def _report_of(claim: RemoteClaim, running: str, *, has_saved: bool) -> SessionR
         running: how it ended, if its claim says that it runs.
 
     """
-    return SessionReport(
-        id=claim.id,
-        session=claim.session,
-        agent=claim.agent,
-        started=started(claim.session).isoformat(),
-        ended=datetime.now(UTC).isoformat(timespec="seconds"),
+    report = SessionReport.of(
+        _record_of(claim, {}),
         ended_by=running if claim.state == remote_claim.RUNNING else claim.ended_by,
         exit_status=0,
+        commits=None,
         iterations=claim.iteration,
-        cost_usd=claim.cost_usd,
-        branch=claim.branch,
-        base=claim.base,
-        saved=f"ralph/{claim.id}-wip" if has_saved else None,
-        title=claim.title,
     )
+    saved = f"ralph/{claim.id}-wip" if has_saved else None
+    return report._replace(branch=claim.branch, cost_usd=claim.cost_usd, saved=saved)
 
 
-def _record_of(claim: RemoteClaim, marks: Mapping[str, Any], report: SessionReport) -> SessionRecord:
+def _record_of(claim: RemoteClaim, marks: Mapping[str, Any]) -> SessionRecord:
+    """Return the record of a session of another machine, with fields that only a fetch knows."""
     return SessionRecord(
         id=claim.id,
         session=claim.session,
@@ -347,9 +340,5 @@ def _record_of(claim: RemoteClaim, marks: Mapping[str, Any], report: SessionRepo
         worktree=claim.worktree if claim.worktree != claim.session else None,
         branch_created=claim.branch == f"ralph/{claim.id}",
         title=claim.title,
-        extra={
-            **marks,
-            FETCHED_REPORT: report.to_dict(),
-            FETCHED_START: claim.start and {**claim.start._asdict(), "options": dict(claim.start.options)},
-        },
+        extra={**marks, FETCHED_START: claim.start and claim.start.to_dict()},
     )

@@ -81,13 +81,14 @@ def _environment(
 def _start(command: str, directory: Path, env: Mapping[str, str]) -> process.ProcessGroup:
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
-        return process.ProcessGroup(
+        spec = process.ProcessSpec(
             ("sh", "-c", command),
             cwd=directory,
             env=env,
             streams=process.StandardStreams(nothing, 2, 2),
             inherited=nothing,
         )
+        return process.ProcessGroup(spec)
     except OSError as error:
         raise RalphError(f"cannot run the check: {error.strerror}", "sh must be on the PATH") from None
     finally:

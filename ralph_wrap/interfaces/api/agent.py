@@ -102,9 +102,7 @@ def _run(
     inherited: int,
 ) -> int:
     try:
-        group = process.ProcessGroup(
-            command, cwd=directory, env=environ, streams=streams, inherited=inherited
-        )
+        group = process.ProcessGroup(process.ProcessSpec(command, directory, environ, streams, inherited))
     except FileNotFoundError:
         raise AgentNotFoundError(f"agent command {command[0]} was not found in {directory}") from None
     except OSError as error:

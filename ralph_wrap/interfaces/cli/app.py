@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version as installed_version
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -33,6 +33,9 @@ from ralph_wrap.interfaces.cli.trust import trust
 from ralph_wrap.interfaces.cli.web import web
 from ralph_wrap.interfaces.cli.worktree import worktree
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 def _examples(*commands: str) -> str:
     """Return the end of a help: each paragraph is a line."""
@@ -46,7 +49,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(rich_help_panel="Loops")(quickstart)
+
+
+def _add(panel: str, *commands: Callable[..., None]) -> None:
+    """Add commands, in this order, to a panel of the help."""
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+
+
+_add("Loops", quickstart)
 # The agent's command begins with the first word that is no option; later options belong to the agent.
 app.command(
     rich_help_panel="Loops",
@@ -61,32 +72,18 @@ app.command(
     rich_help_panel="Loops",
     epilog=_examples("ralph-wrap batch TASKS.md -j 3 -a claude", "ralph-wrap batch TASKS.md -- ./agent.sh"),
 )(batch)
-app.command(rich_help_panel="Loops")(resume)
-app.command(rich_help_panel="Loops")(ps)
-app.command(rich_help_panel="Loops")(logs)
-app.command(rich_help_panel="Loops")(stop)
-app.command(rich_help_panel="Loops")(rm)
-app.command(rich_help_panel="Loops")(sweep)
+_add("Loops", resume, ps, logs, stop, rm, sweep)
 app.command(rich_help_panel="Container", context_settings={"allow_interspersed_args": False})(init)
-app.command(rich_help_panel="Container")(trust)
-app.command(rich_help_panel="Container")(doctor)
+_add("Container", trust, doctor)
 app.command(
     rich_help_panel="Review",
     epilog=_examples("ralph-wrap review --only unmerged", "ralph-wrap review --html review.html"),
 )(review)
-app.command(rich_help_panel="Review")(fetch)
-app.command(rich_help_panel="Review")(diff)
-app.command(rich_help_panel="Review")(merge)
-app.command(rich_help_panel="Review")(drop)
-app.command(rich_help_panel="Review")(restore)
-app.command(rich_help_panel="Review")(apply)
-app.command(rich_help_panel="Review")(web)
-app.command(rich_help_panel="Review")(audit)
+_add("Review", fetch, diff, merge, drop, restore, apply, web, audit)
 app.add_typer(fleet, name="fleet", rich_help_panel="Loops")
 app.add_typer(config, name="config", rich_help_panel="Loops")
 app.add_typer(worktree, name="worktree", rich_help_panel="Worktrees")
-app.command(rich_help_panel="Worktrees")(pool)
-app.command(rich_help_panel="Worktrees")(mcp)
+_add("Worktrees", pool, mcp)
 
 
 @app.command(rich_help_panel="Help")

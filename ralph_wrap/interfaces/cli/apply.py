@@ -10,7 +10,7 @@ import typer
 
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project, remark
-from ralph_wrap.interfaces.cli.options import ID
+from ralph_wrap.interfaces.cli.options import ID, Json
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
 from ralph_wrap.system.log import on_stderr, one_line
 
@@ -36,7 +36,7 @@ def apply(
         ),
     ] = Path(),
     despite_tampering: DespiteTampering = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Put saved work into a checkout, all of it or nothing. Overwrites no file and stages nothing."""
     from ralph_wrap import branches  # noqa: PLC0415

@@ -11,7 +11,7 @@ import typer
 
 from ralph_wrap.errors import ProblemsError, RefusedError, UntrustedError, UsageError
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, remark
-from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.system.log import Commands, on_stderr, one_line
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def audit(
         bool, typer.Option("--undo", help="Put back what this machine remembers from before.")
     ] = False,
     accept: Annotated[bool, typer.Option("--accept", help="Accept what is there now.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Show what in this repository makes plain git run a program, read elsewhere or show something else.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from ralph_wrap.interfaces.cli import table as tables
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
-from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def show(
     project: Directory = Path(),
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Print each setting that a session would have, and its source. Runs nothing."""
     from ralph_wrap.commands.config import show as use_case  # noqa: PLC0415

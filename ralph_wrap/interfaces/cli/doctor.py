@@ -6,12 +6,12 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from ralph_wrap.interfaces.cli.boundary import answer, boundary, refuse
-from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.options import Directory, Json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ _COLOURS = {"FAIL": "\x1b[31m", "note": "\x1b[33m", "ok": "\x1b[32m"}
 
 def doctor(
     project: Directory = Path(),
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Check what would go wrong for a session here, and how to correct it.
 

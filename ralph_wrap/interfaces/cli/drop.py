@@ -21,7 +21,7 @@ from ralph_wrap.interfaces.cli.boundary import (
     remark,
 )
 from ralph_wrap.interfaces.cli.fetch import fetch_first
-from ralph_wrap.interfaces.cli.options import IDS, Directory
+from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.system.log import on_stderr, one_line
 
@@ -63,7 +63,7 @@ def drop(
             metavar="NAME", help="Fetch from this remote first, and delete there what the sessions have."
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Delete merged branches with their saved work; restore brings them back for 30 days.
 
@@ -146,7 +146,7 @@ def restore(
         ),
     ],
     project: Directory = Path(),
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Bring back a dropped branch and its saved work."""
     from ralph_wrap.commands import drop as use_case  # noqa: PLC0415 -- not for --help

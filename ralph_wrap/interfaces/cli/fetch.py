@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
-from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def fetch(
         str | None,
         typer.Option(metavar="NAME", help="The remote; by default that of the configuration, or origin."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Bring the sessions of other machines from a remote; then review, diff, merge and resume have them.
 

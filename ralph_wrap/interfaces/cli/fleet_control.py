@@ -14,7 +14,7 @@ from ralph_wrap.config.options import FLEET_MAX_COST
 from ralph_wrap.errors import NotFoundError, UsageError
 from ralph_wrap.interfaces.cli.boundary import answer, boundary, remark
 from ralph_wrap.interfaces.cli.fleet_run import REMOTE, cluster_of, run_on_hosts
-from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.interfaces.cli.table import aligned, of_terminal, shown
 from ralph_wrap.system.log import on_stderr
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -62,7 +62,7 @@ def ps(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run.")] = None,
     directory: Directory = Path(),
     every: Annotated[bool, typer.Option("--all", help="List the runs.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """List the runs of the remote origin, or the sessions of one."""
     from ralph_wrap.interfaces.fleet.listing import list_indexes, list_runs  # noqa: PLC0415 -- not for --help

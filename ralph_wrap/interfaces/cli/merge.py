@@ -12,7 +12,7 @@ from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, open_project, print_error
 from ralph_wrap.interfaces.cli.fetch import fetch_first
-from ralph_wrap.interfaces.cli.options import IDS, Directory, FetchedFrom
+from ralph_wrap.interfaces.cli.options import IDS, Directory, FetchedFrom, Json
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
 from ralph_wrap.system.log import on_stderr, one_line
 
@@ -44,7 +44,7 @@ def merge(
     ] = False,
     remote: FetchedFrom = None,
     despite_tampering: DespiteTampering = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Merge branches of sessions into a target branch, or change nothing and say why.
 

@@ -50,6 +50,9 @@ Directory = Annotated[
 ]
 """The type of ``project``, which nearly every command has."""
 
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+"""The type of ``json`` of commands whose help has no panels."""
+
 FetchedFrom = Annotated[
     str | None,
     typer.Option("--remote", metavar="NAME", help="First fetch the sessions of this remote, as fetch does."),

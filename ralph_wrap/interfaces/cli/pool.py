@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
-from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.system.log import on_stderr
 
 
 def pool(
     directory: Directory = Path(),
     fill: Annotated[bool, typer.Option("--fill", help="Fill the pool now.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """List the warm worktrees in which sessions start. With pool = N in .ralph/config.toml there are N."""
     from ralph_wrap.commands.pool import ProjectPool  # noqa: PLC0415

@@ -14,7 +14,7 @@ import typer
 from ralph_wrap.interfaces.cli import table as tables
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project
 from ralph_wrap.interfaces.cli.fetch import fetch_first
-from ralph_wrap.interfaces.cli.options import Directory, FetchedFrom
+from ralph_wrap.interfaces.cli.options import Directory, FetchedFrom, Json
 from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.log import on_stderr
 
@@ -38,7 +38,7 @@ def ps(
     every: Annotated[bool, typer.Option("--all", help="List finished sessions, too.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat the list until Ctrl-C.")] = False,
     remote: FetchedFrom = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """List the sessions of a project that run, and those that have kept their worktree.
 

@@ -10,14 +10,14 @@ import typer
 
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, open_project
-from ralph_wrap.interfaces.cli.options import IDS, Directory
+from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
 from ralph_wrap.system.log import on_stderr
 
 
 def rm(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help=IDS, autocompletion=completion.sessions)],
     directory: Directory = Path(),
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """End background sessions, save their work and remove their worktrees. Branches stay."""
     from ralph_wrap.commands import rm as use_case  # noqa: PLC0415

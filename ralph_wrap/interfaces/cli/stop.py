@@ -11,7 +11,7 @@ import typer
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude
-from ralph_wrap.interfaces.cli.options import IDS, Directory
+from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
 from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def stop(
     now: Annotated[
         bool, typer.Option("--now", help="Kill the agent at once; the session still saves its work.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Ask sessions to end, in any container or on the host, and wait until they have ended."""
     from ralph_wrap.commands import stop as use_case  # noqa: PLC0415

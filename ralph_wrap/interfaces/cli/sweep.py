@@ -10,7 +10,7 @@ import typer
 
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, open_project, remark
-from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.system.log import on_stderr
 
@@ -33,7 +33,7 @@ def sweep(
             autocompletion=completion.unfinished,
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Finish dead sessions: save their work, remove their worktrees, release their ids."""
     from ralph_wrap.commands import sweep as use_case  # noqa: PLC0415 -- not for --help

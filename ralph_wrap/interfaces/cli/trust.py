@@ -10,7 +10,7 @@ import typer
 
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
-from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.system.log import on_stderr, one_line
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def trust(
         bool, typer.Option("--show", help="Only print the settings, and whether they are approved.")
     ] = False,
     revoke: Annotated[bool, typer.Option("--revoke", help="Delete the approval.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Approve what .ralph/config.toml decides, but for limits, PROMPT.md, and what .git/config makes git run.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.fleet import order
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.system.process import ProcessGroup, StandardStreams
+from ralph_wrap.system.process import ProcessGroup, ProcessSpec, StandardStreams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -141,13 +141,14 @@ class HostFleet:
             self._logs / f"{number}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
         try:
-            process = ProcessGroup(
+            spec = ProcessSpec(
                 [*_SSH, "--", host, script(self._started, number)],
                 cwd=self._logs,
                 env=self._environ,
                 streams=StandardStreams(reading, output, output),
                 inherited=reading,
             )
+            process = ProcessGroup(spec)
         except OSError:
             os.close(writing)
             raise

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.ids import is_wide_agent_id
-from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.document import DocumentFormat, known
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import plain
 
@@ -110,10 +110,7 @@ def decode_index(content: bytes, index: int) -> IndexState:
 
 
 def _checked(fields: dict[str, Any], index: int) -> IndexState:
-    state = IndexState(
-        **{name: fields[name] for name in IndexState._fields if name in fields and name != "number"},
-        number=fields["index"],
-    )
+    state = IndexState(**known(fields, IndexState) | {"number": fields["index"]})
     texts = (state.id, state.state, state.session, state.ended_by, state.nonce)
     if not all(isinstance(text, str) for text in texts):
         raise TypeError("a field of the wrong type")

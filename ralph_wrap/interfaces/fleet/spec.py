@@ -14,7 +14,7 @@ from ralph_wrap.errors import RalphError
 from ralph_wrap.git import commit_tree, read_blobs, read_commit, store_blob
 from ralph_wrap.git.objects import make_tree
 from ralph_wrap.interfaces.fleet.refs import is_run_id
-from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.document import DocumentFormat, known
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -119,11 +119,11 @@ def read_spec(git: Git, commit: str) -> tuple[FleetSpec, str]:
 
 
 def _checked(fields: dict[str, Any]) -> FleetSpec:
-    known = {name: fields[name] for name in FleetSpec._fields if name in fields and name != "size"}
-    tasks = tuple(FleetTask(_text(task["title"]), _text(task["prompt"])) for task in known.get("tasks", ()))
-    options = {_text(name): _text(text) for name, text in known.get("options", {}).items()}
-    command = tuple(_text(word) for word in known.get("command", ()))
-    spec = FleetSpec(size=fields["count"], **known | {"tasks": tasks, "options": options, "command": command})
+    tasks = tuple(FleetTask(_text(task["title"]), _text(task["prompt"])) for task in fields.get("tasks", ()))
+    options = {_text(name): _text(text) for name, text in fields.get("options", {}).items()}
+    command = tuple(_text(word) for word in fields.get("command", ()))
+    checked = {"size": fields["count"], "tasks": tasks, "options": options, "command": command}
+    spec = FleetSpec(**known(fields, FleetSpec) | checked)
     for text in (spec.run, spec.author_name, spec.author_email, spec.created):
         _text(text)
     if not is_run_id(spec.run):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.errors import SandboxError
 from ralph_wrap.git import environment_with_config
@@ -14,7 +14,7 @@ from ralph_wrap.session.sandbox.backend import PYTHON
 from ralph_wrap.session.sandbox.launcher import BEGUN, LaunchSpec
 from ralph_wrap.session.sandbox.reach import DROPPED, reach_of
 from ralph_wrap.system import deferred
-from ralph_wrap.system.process import ProcessGroup, StandardStreams
+from ralph_wrap.system.process import ProcessGroup, ProcessSpec, StandardStreams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,40 +91,20 @@ class Sandbox:
     ) -> None:
         self._stack.__exit__(kind, error, trace)
 
-    def start(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path,
-        env: Mapping[str, str],
-        streams: StandardStreams,
-        inherited: int,
-        terminal: int | None = None,
-    ) -> ProcessGroup:
-        """Start a command; the arguments are those of :class:`~ralph_wrap.system.process.ProcessGroup`.
+    def start(self, spec: ProcessSpec) -> ProcessGroup:
+        """Start a command.
 
         Raises:
             OSError: the command could not be executed.
             SandboxError: the sandbox could not be made.
 
         """
-        options: dict[str, Any] = {"cwd": cwd, "env": env, "streams": streams}
-        options |= {"inherited": inherited, "terminal": terminal}
         try:
-            return self._start(argv, **options)
+            return self._start(spec)
         except SandboxError:  # a file may have gone between our look at it and its mount
-            return self._start(argv, **options)
+            return self._start(spec)
 
-    def _start(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path,
-        env: Mapping[str, str],
-        streams: StandardStreams,
-        inherited: int,
-        terminal: int | None,
-    ) -> ProcessGroup:
+    def _start(self, spec: ProcessSpec) -> ProcessGroup:
         reach = reach_of(self._context, self._workspace, self._backend)
         with contextlib.ExitStack() as stack:
             reading, writing = os.pipe()
@@ -134,14 +114,13 @@ class Sandbox:
             copies = [(closing.enter_context(path.open("rb")).fileno(), path) for path in reach.copied]
             channel = () if self._proxy is None else (self._proxy,)
             confined = None if self._backend.bwrap else self._writable(reach)
-            spec = LaunchSpec(writing, self._proxy, terminal is not None, confined)
+            launch = LaunchSpec(writing, self._proxy, spec.terminal is not None, confined)
+            options = self._options(reach, copies, spec.cwd)
             group = ProcessGroup(
-                [*self._options(reach, copies, cwd), *PYTHON, _LAUNCHER, *spec.words(), *argv],
-                cwd=cwd,
-                env=self._environment(env),
-                streams=streams,
-                inherited=inherited,
-                terminal=terminal,
+                spec._replace(
+                    argv=[*options, *PYTHON, _LAUNCHER, *launch.words(), *spec.argv],
+                    env=self._environment(spec.env),
+                ),
                 more=(writing, *channel, *(descriptor for descriptor, _ in copies)),
                 shielded=bool(self._backend.bwrap),
             )
@@ -159,13 +138,14 @@ class Sandbox:
             null = os.open(os.devnull, os.O_RDWR)
             self._stack.callback(os.close, null)
             environ = {name: value for name, value in os.environ.items() if name in _OF_PROXY}
-            group = ProcessGroup(
+            spec = ProcessSpec(
                 [*PYTHON, _PROXY, str(its.fileno()), *self._backend.network],
                 cwd=Path("/"),
                 env=environ,
                 streams=StandardStreams(null, null, null),
                 inherited=its.fileno(),
             )
+            group = ProcessGroup(spec)
         self._stack.callback(group.end)
         self._stack.callback(ours.close)
         self._processes.keep()

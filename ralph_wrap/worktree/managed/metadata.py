@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.system import files
-from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.document import DocumentFormat, known
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def read_mark(registration: Path) -> WorktreeMetadata | None:
 
 
 def _checked(loaded: dict[str, Any]) -> WorktreeMetadata:
-    mark = WorktreeMetadata(**{name: loaded[name] for name in WorktreeMetadata._fields if name in loaded})
+    mark = WorktreeMetadata(**known(loaded, WorktreeMetadata))
     words = (mark.branch, mark.base)
     optional = (mark.origin, mark.session, mark.original_cwd, mark.tmux_session)
     flags = (mark.branch_created, mark.configured, mark.file_mode, mark.symlinks)

@@ -118,22 +118,12 @@ def _with_commits(
     return saved._replace(refs=snapshots_of(store, agent_id, found))
 
 
-def hold(
+def submodules_hold(
     worktree: LinkedWorktree, git: Git, index: Path, directory: Path, saved: tuple[SavedSubmodule, ...]
 ) -> bool:
     """Return whether the submodules of a worktree are unchanged since the save, and their commits are safe.
 
-    Arguments:
-        worktree: a worktree that was saved without a problem.
-        git: git at the repository.
-        index: the index path of :func:`save_submodules`.
-        directory: the present directory of the worktree.
-        saved: the result of :func:`save_submodules`.
-
-    Raises:
-        GitError: git failed.
-        OSError: a file cannot be read.
-
+    Arguments and errors are those of ``whole.holds``; *saved* is the result of :func:`save_submodules`.
     """
     problems: list[str] = []
     found = find(worktree, git, directory, problems)

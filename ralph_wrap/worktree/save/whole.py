@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.worktree.save.inspect import has_submodules, tree_holds, tree_losses
 from ralph_wrap.worktree.save.one_tree import retire, save_tree
 from ralph_wrap.worktree.save.submodule_repositories import find
-from ralph_wrap.worktree.save.submodules import add_losses, hold, save_submodules
+from ralph_wrap.worktree.save.submodules import add_losses, save_submodules, submodules_hold
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +98,7 @@ def holds(worktree: LinkedWorktree, git: Git, index: Path, directory: Path, save
 
     """
     has_inner = bool(saved.inner) or has_submodules(worktree)
-    if has_inner and not hold(worktree, git, index, directory, saved.inner):
+    if has_inner and not submodules_hold(worktree, git, index, directory, saved.inner):
         return False
     return tree_holds(worktree, git, index, directory, saved)
 
