@@ -315,6 +315,7 @@ def planned(
         return record
     return record._replace(
         branch=settings.branch or f"ralph/{record.id}",
+        branch_created=not settings.branch and not settings.resumes,  # no other session has this id
         base=preflight.base,
         workspace=os.fspath(project.root / _place(settings) / record.worktree_name),
         marked=True,

@@ -312,7 +312,7 @@ def _hand_over(context: SessionContext, claim: SessionClaim, workspace: Workspac
     """
     now = recorded(claim.record, workspace)
     if workspace.tree is None:
-        names = {} if has_left_worktree(context) else {"branch": None, "base": None}
+        names = {} if has_left_worktree(context) else {"branch": None, "base": None, "branch_created": False}
         try_update(claim, context.log, state="running", workspace=now.workspace, **names)
         return
     try:

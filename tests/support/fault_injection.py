@@ -56,7 +56,7 @@ _WARMING = (
 )  # change nothing, and load what others load
 _LARGEST = 1 << 18  # bytes of a request
 _WIDTH = 41  # bytes of a line of FILE.states
-_write, _fsync = os.write, os.fsync
+_write, _fsync, _fdatasync = os.write, os.fsync, os.fdatasync
 
 
 class Points:
@@ -146,12 +146,17 @@ def inject(points: Points) -> None:
         points.reach("fsync", can_fail=True)
         _fsync(descriptor)
 
+    def syncing_data(descriptor: int) -> None:
+        points.reach("fdatasync", can_fail=True)
+        _fdatasync(descriptor)
+
     Log._log = telling  # type: ignore[method-assign]  # noqa: SLF001
     process.RunningCommand.wait = waiting  # type: ignore[method-assign]
     process.RunningCommand.__init__ = starting  # type: ignore[method-assign]
     if points.fails:
         os.write = writing
         os.fsync = syncing  # type: ignore[assignment]
+        os.fdatasync = syncing_data  # type: ignore[assignment]
     sys.addaudithook(points.audit)
 
 

@@ -87,7 +87,9 @@ class ReviewCache:
         """Return a value that differs if the rows may have changed."""
         homes = list(registries(self._project))
         directories = [
-            files.state(path) for home in homes for path in (home.agents, home.sessions, home.bundles)
+            files.state(path)
+            for home in homes
+            for path in (home.agents, *sorted(home.agents.glob("*.json")), home.sessions, home.bundles)
         ]
         refs, head = None, None
         if self._project.repository is not None:
