@@ -2,10 +2,14 @@
 
 The lines are those of a real turn (``tests/agents/streams``), which are short, again and again. Counted is
 the CPU time of the session with all that it runs, git and the agent (``cat``) included.
+
+The agent looks up the most memory that the session has had (`proc(5)`: VmHWM). What ``wait4`` says of it
+counts that of the benchmark, too: a child has the memory of its parent until its ``exec``.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
@@ -23,6 +27,7 @@ SIZE = 300_000_000  # bytes; the start and the end of a session are counted, too
 LIMIT = 2.0  # seconds for each 100 MB: 50 MB/s
 _HUNDRED_MB = 100_000_000  # bytes
 _STREAMS = Path(__file__).parent.parent / "tests" / "agents" / "streams"
+_AGENT = 'cat "$0"; grep VmHWM "/proc/$PPID/status" >"$1"'
 _TEXT = b"The quick brown fox jumps over the lazy dog.\n"
 
 
@@ -47,10 +52,12 @@ def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[
 
 
 def _run(repository: Repository, output: str, stream: Path) -> tuple[float, float]:
-    """Return seconds of CPU time, and the most memory in MB of 1,000,000 bytes."""
+    """Return seconds of CPU time, and the session's most memory in MB of 1,000,000 bytes."""
     configuration = repository.path / ".ralph" / "config.toml"
     configuration.parent.mkdir(exist_ok=True)
-    configuration.write_text(f'[agents.measured]\ncommand = ["cat", "{stream}"]\noutput = "{output}"\n')
+    memory = stream.with_suffix(".memory")
+    command = json.dumps(["sh", "-c", _AGENT, str(stream), str(memory)])
+    configuration.write_text(f'[agents.measured]\ncommand = {command}\noutput = "{output}"\n')
     words = (PROGRAM, "run", "--agent", "measured", "--prompt", "x", "--max-iterations", "1")
     with (
         subprocess.Popen(
@@ -68,4 +75,4 @@ def _run(repository: Repository, output: str, stream: Path) -> tuple[float, floa
         session.returncode = os.waitstatus_to_exitcode(status)
     if session.returncode:
         raise RuntimeError(f"the session ended with {session.returncode}")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6
+    return used.ru_utime + used.ru_stime, int(memory.read_text().split()[1]) * 1024 / 1e6

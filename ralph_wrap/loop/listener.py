@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _NO_COST = Usage(0)
 _NO_PROMISE = Promise(kept=False, seen=False)
 _SHOWN_ALONE = (AgentMessage, ToolCall, AgentWarning)  # the most frequent events
+_FAILURES = (UsageLimitReached, AgentFailure)
 
 
 class IterationOutput(NamedTuple):
@@ -147,7 +148,7 @@ class OutputListener:
             self._answered = False
         elif isinstance(event, FinalAnswer):
             self._answered, self._promise, self._failure = True, self._promise_in(event.text), None
-        elif isinstance(event, UsageLimitReached | AgentFailure):
+        elif isinstance(event, _FAILURES):
             self._answered, self._promise, self._failure = True, _NO_PROMISE, event
         elif isinstance(event, AgentSessionId):
             self._session = event.session

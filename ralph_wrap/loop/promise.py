@@ -13,6 +13,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 _BLANK = " \t\r\n\f\v\u00a0"
 _EMPHASIS = "*_~`"
 _OPENING = _BLANK + _EMPHASIS + "#>+-"
+_OPENING_BYTES = _OPENING.encode("ascii", "ignore")
 _CLOSING = _BLANK + _EMPHASIS + ".!\u2026\u3002\uff01"
 _SENTENCE_END = deferred.pattern(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bcf)(?<!\bvs)[.!?\u2026\u3002\uff01\uff1f]\Z")
 _QUOTES = _EMPHASIS + "\"')]\u00bb\u201d\u2019"
@@ -61,16 +62,17 @@ class PromiseFinder:
 
     def finish(self) -> Promise:
         """Return what was found, also in a last line without a newline; then start again."""
-        self._remember(self._begun)
-        kept = self._kept or self._is_line(self._begun) or self._ends(self._last)
-        found = Promise(kept, self._seen)
+        if self._seen and not self._kept:
+            self._remember(self._begun)
+            self._kept = self._is_line(self._begun) or self._ends(self._last)
+        found = Promise(self._kept, self._seen)
         self._begun = self._last = b""
         self._kept = self._seen = False
         return found
 
     def _remember(self, lines: bytes) -> None:
         """Keep the last line that has more than white space and Markdown marks."""
-        words = lines.rstrip(_OPENING.encode("ascii", "ignore"))
+        words = lines.rstrip(_OPENING_BYTES)
         if words:
             begin = words.rfind(b"\n") + 1
             end = lines.find(b"\n", len(words))

@@ -32,23 +32,26 @@ else:
         constructor.__defaults__ = tuple(cls._field_defaults.values())
         cls.__new__ = staticmethod(constructor)
 
-    class _NamedTupleType(type):
-        """The metaclass: it makes an attribute of each annotated field."""
+    class _Definition(type):
+        """Makes a class with an attribute for each annotated field.
 
-        def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> type:
+        That class has no metaclass: ``isinstance`` takes twice as long for a class that has one, and each
+        line of an agent's output needs it several times.
+        """
+
+        def __new__(cls, name: str, _bases: tuple[type, ...], namespace: dict[str, Any]) -> type:
             fields = tuple(namespace.get("__annotations__", ()))
-            if fields and bases[0]._fields:
-                raise TypeError(f"{name} cannot have more fields than {bases[0].__name__}")
-            if fields or bases == (tuple,):
-                namespace["_field_defaults"] = {
-                    field: namespace.pop(field) for field in fields if field in namespace
-                }
-                namespace["_fields"] = namespace["__match_args__"] = fields
-                namespace |= {field: field_getter(index, None) for index, field in enumerate(fields)}
+            namespace["_field_defaults"] = {
+                field: namespace.pop(field) for field in fields if field in namespace
+            }
+            namespace["_fields"] = namespace["__match_args__"] = fields
+            namespace |= {field: field_getter(index, None) for index, field in enumerate(fields)}
             namespace["__slots__"] = ()
-            return super().__new__(cls, name, bases, namespace)
+            return type(name, (_Values,), namespace)
 
-    class NamedTuple(tuple, metaclass=_NamedTupleType):  # noqa: SLOT001 -- the metaclass defines them
+    NamedTuple = type.__new__(_Definition, "NamedTuple", (), {})
+
+    class _Values(tuple):
         """The parts of :class:`typing.NamedTuple` that this package uses.
 
         Raises:
@@ -56,9 +59,10 @@ else:
 
         """
 
+        __slots__ = ()
         _made = 0
 
-        def __new__(cls, *values: Any, **named: Any) -> Self:  # noqa: D102 -- see the class
+        def __new__(cls, *values: Any, **named: Any) -> Self:
             cls._made += 1
             if cls._made > _MANY:
                 _compile_constructor(cls)
@@ -73,6 +77,10 @@ else:
                 values += tuple(given[field] for field in left)
             return tuple.__new__(cls, values)
 
+        def __init_subclass__(cls) -> None:
+            if cls.__base__ is not _Values and cls.__annotations__:
+                raise TypeError(f"{cls.__name__} cannot have more fields than {cls.__base__.__name__}")
+
         def __getnewargs__(self) -> tuple[Any, ...]:
             return tuple(self)
 
@@ -84,4 +92,7 @@ else:
             return dict(zip(self._fields, self, strict=True))
 
         def _replace(self, **changed: Any) -> Self:
-            return type(self)(**{**self._asdict(), **changed})
+            replaced = tuple.__new__(type(self), map(changed.pop, self._fields, self))
+            if changed:
+                raise TypeError(f"{type(self).__name__} has no field {', '.join(changed)}")
+            return replaced

@@ -76,6 +76,7 @@ WAYS: dict[str, Callable[[Any], object]] = {
     "no other attribute": lambda kind: hasattr(kind("a"), "__dict__"),
     "names": lambda kind: (kind._fields, kind._field_defaults),
     "types": typing.get_type_hints,
+    "its class": type,
     "documented": lambda kind: bool(kind.__doc__),
 }
 
@@ -113,6 +114,12 @@ def test_a_constructor_is_compiled_for_many_values(monkeypatch: pytest.MonkeyPat
 
     assert [Counted(number) for number in range(50)] == [(number, "a") for number in range(50)]
     assert "__new__" in vars(Counted)
+
+
+def test_an_unknown_field_cannot_be_replaced() -> None:
+    """Its value would be lost."""
+    with pytest.raises(TypeError, match="Ours has no field sise"):
+        Ours("a")._replace(size=1, sise=2)  # type: ignore[call-arg]
 
 
 def test_a_field_cannot_be_set() -> None:

@@ -46,10 +46,11 @@ class ClaudeFormat:
 
     def read(self, document: dict[str, Any]) -> Iterator[Event]:
         """Yield the events of a line."""
-        kind = document.get("type")
-        if kind == "assistant":
-            yield from self._message(document)
-        elif kind == "stream_event":
+        kind = document["type"]
+        return self._message(document) if kind == "assistant" else self._other(kind, document)
+
+    def _other(self, kind: str, document: dict[str, Any]) -> Iterator[Event]:
+        if kind == "stream_event":
             yield from self._part(json_access.text(document, "parent_tool_use_id"), document.get("event"))
         elif kind == "result":
             yield from self._result(document)
@@ -106,14 +107,16 @@ class ClaudeFormat:
                 yield self._usage()
 
     def _count(self, name: str, tokens: int) -> None:
+        before = self._messages.get(name, 0)
         if name not in self._messages:
             self._turns += 1
-        self._messages[name] = max(tokens, self._messages.get(name, 0))
+        self._messages[name] = max(tokens, before)
+        self._tokens += max(tokens, before) - before
         if len(self._messages) > _REMEMBERED:
-            self._tokens += self._messages.pop(next(iter(self._messages)))
+            del self._messages[next(iter(self._messages))]
 
     def _usage(self) -> Usage:
-        return Usage(self._tokens + sum(self._messages.values()), None, self._turns)
+        return Usage(self._tokens, None, self._turns)
 
     def _result(self, document: dict[str, Any]) -> Iterator[Event]:
         models = document.get("modelUsage")  # includes sub-agents; "usage" does not

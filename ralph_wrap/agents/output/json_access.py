@@ -6,6 +6,7 @@ from typing import Any
 
 _MOST = 10**15  # a larger number is an error, and may not fit into a float
 _YEAR_5000 = 95617584000  # seconds
+_NUMBERS = (int, float)  # int | float would be made again at each use
 _TELLING = (
     *("command", "cmd", "file_path", "filePath", "notebook_path", "absolute_path", "dir_path", "path"),
     *("pattern", "query", "url", "prompt", "description"),
@@ -33,7 +34,7 @@ def text(document: Any, *path: str) -> str:
 def number(document: Any, *path: str) -> float | None:
     """Return the number at a path, ``None`` if there is none or it is negative."""
     found = part(document, *path)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < _MOST:
+    if isinstance(found, bool) or not isinstance(found, _NUMBERS) or not 0 <= found < _MOST:
         return None
     return found
 
