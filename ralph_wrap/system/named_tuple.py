@@ -35,8 +35,8 @@ else:
     class _Definition(type):
         """Makes a class with an attribute for each annotated field.
 
-        That class has no metaclass: ``isinstance`` takes twice as long for a class that has one, and each
-        line of an agent's output needs it several times.
+        That class has no metaclass. With one, ``isinstance`` takes twice as long. Each line of an agent's
+        output needs it several times.
         """
 
         def __new__(cls, name: str, _bases: tuple[type, ...], namespace: dict[str, Any]) -> type:
