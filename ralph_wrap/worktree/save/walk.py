@@ -8,16 +8,18 @@ kernel's clock ticks every few milliseconds, and a second write in the same tick
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.delete_tree import OPEN_DIRECTORY
 from ralph_wrap.system.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
     from ralph_wrap.system.cancel import CancelToken
 
@@ -123,7 +125,7 @@ def walk(
             problems.append(f"directory {directory or '.'} cannot be searched")
             continue
         try:
-            with os.scandir(path) as entries:
+            with _opened(path) as entries:
                 for entry in entries:
                     if entry.name == ".git":
                         repositories.append(directory)
@@ -142,6 +144,20 @@ def walk(
             bare.append(directory)
     noted = FileStamps(begun or time.time_ns(), index, without, stamps)
     return DirectoryWalk(tuple(filter(None, repositories)), tuple(bare), counts, tuple(problems), noted)
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """Open a directory and yield its entries.
+
+    They belong to a descriptor: the kernel looks up a name in it, not a path of a dozen names for each file.
+    """
+    directory = os.open(path, OPEN_DIRECTORY)
+    try:
+        with os.scandir(directory) as entries:
+            yield entries
+    finally:
+        os.close(directory)
 
 
 def _go_on(cancel: CancelToken) -> None:
