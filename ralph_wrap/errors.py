@@ -33,7 +33,10 @@ from __future__ import annotations
 import errno
 import os
 import shlex
-from typing import ClassVar
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 # What git says of an object that is not there.

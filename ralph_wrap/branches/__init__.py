@@ -6,8 +6,6 @@ which branches exist. A record adds data, and it may name a branch. A name that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from ralph_wrap.branches.sessions import known, recorded
 from ralph_wrap.errors import NotFoundError
 from ralph_wrap.git import list_refs, list_worktrees, symbolic_ref_target
@@ -17,8 +15,10 @@ from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.selector import Candidate, select
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from ralph_wrap.branches.sessions import BranchSession, RecordedSession
     from ralph_wrap.state.project import Project

@@ -19,7 +19,6 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.branches.conflict_paths import conflict_paths
 from ralph_wrap.branches.damage import damaged, require_contents, require_history
@@ -34,6 +33,7 @@ from ralph_wrap.git.scratch import scratch_directory, size_of
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import some
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

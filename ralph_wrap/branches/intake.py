@@ -20,7 +20,6 @@ import contextlib
 import re
 import shlex
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, GitError, RalphError, RefusedError, explained
 from ralph_wrap.git import create_refs, existing_commits, list_refs, worktree_holding
@@ -38,6 +37,7 @@ from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

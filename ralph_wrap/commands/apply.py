@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, GitError, LockedError, NotFoundError, RalphError, explained
 from ralph_wrap.git import (
@@ -40,6 +39,7 @@ from ralph_wrap.worktree.user_checkout import (
     restore_files,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import NotARepositoryError, RalphError, RefusedError
 from ralph_wrap.git import git_environment, pointer, run_git
@@ -22,6 +21,7 @@ from ralph_wrap.state.project import find_project_without_git
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

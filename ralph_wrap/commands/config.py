@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from ralph_wrap import config
 from ralph_wrap.config import file, trust
 from ralph_wrap.config.options import Settings
@@ -13,9 +11,11 @@ from ralph_wrap.config.table import ENVIRONMENT, KEY, Option
 from ralph_wrap.errors import RalphError
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+    from typing import Any
 
     from ralph_wrap.state.project import Project
 

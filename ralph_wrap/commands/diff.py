@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap import branches, config
 from ralph_wrap.branches.touches import ChangedFile, touches_of
@@ -22,9 +21,11 @@ from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import document, files
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+    from typing import Any
 
     from ralph_wrap.branches import Branch, MainBranch
     from ralph_wrap.git import Git

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, IsolationError, NotARepositoryError, RalphError, RefusedError
 from ralph_wrap.git import resolve_commit, run_git
@@ -25,6 +24,7 @@ from ralph_wrap.worktree.pool import maintenance
 from ralph_wrap.worktree.trash import new_name
 from ralph_wrap.worktree.warm import has_unchanged_files, in_pool
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

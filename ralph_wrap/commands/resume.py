@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS, WIP
@@ -23,6 +22,7 @@ from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.trees import INDEX_TITLE
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap import branches, config
 from ralph_wrap.branches.compare import compare
@@ -15,8 +14,10 @@ from ralph_wrap.state import check_results
 from ralph_wrap.state.project import objects_of, repository_of
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from ralph_wrap.branches import Branch, MainBranch
     from ralph_wrap.branches.compare import BranchComparison

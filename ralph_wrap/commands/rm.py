@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
@@ -16,6 +15,7 @@ from ralph_wrap.system.liveness import SessionNames
 from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

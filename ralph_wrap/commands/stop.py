@@ -7,8 +7,6 @@ another container, or another machine. This module never signals a process and n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.state import inventory, stop_request
 from ralph_wrap.state.advice import advice_for
@@ -17,6 +15,7 @@ from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.inotify import LEFT, DirectoryWatch
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

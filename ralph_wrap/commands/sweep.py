@@ -19,7 +19,6 @@ import contextlib
 import os
 import shlex
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
 from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
@@ -38,6 +37,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import tidy
 from ralph_wrap.worktree.trash import empty_trash
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path

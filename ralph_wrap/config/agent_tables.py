@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from ralph_wrap.config.parsers import did_you_mean
 from ralph_wrap.config.settings import AgentTable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 PROMPTS = ("stdin", "argument", "file")
 """How an agent can take its prompt."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config.options import ROWS, Settings
 from ralph_wrap.config.parsers import COUNT, DOLLARS, DURATIONS, written
@@ -20,8 +19,10 @@ from ralph_wrap.config.settings import Isolation
 from ralph_wrap.config.table import KEY
 from ralph_wrap.system import privileges
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any
 
 PROMPT = Path("PROMPT.md")
 """The default prompt file, below the project root."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config import agent_tables
 from ralph_wrap.config.options import RENAMED, ROWS
@@ -14,7 +13,10 @@ from ralph_wrap.config.table import KEY, TYPED, Option
 from ralph_wrap.errors import UsageError
 from ralph_wrap.system import deferred, files
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ralph_wrap.config.settings import AgentTable
 
 CONFIG = Path(".ralph/config.toml")

@@ -15,14 +15,15 @@ import contextlib
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.system import files, privileges
 from ralph_wrap.system.files import digest
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 

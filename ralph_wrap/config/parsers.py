@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from enum import Enum
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeVar
 
 from ralph_wrap.system import deferred
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any, TypeVar
 
+    _Choice = TypeVar("_Choice", bound=Enum)
 
 SLOWEST_BEAT = 600.0
 """Seconds between two pushes of a session at most: also one whose pushes fail tries again after that time."""
@@ -121,9 +123,6 @@ def _network(value: str) -> tuple[str, ...]:
     if len(found) > 1 and (alone := {"all", "none"}.intersection(found)):
         raise ValueError(f"{min(alone)} stands alone, not in a list of hosts")
     return found
-
-
-_Choice = TypeVar("_Choice", bound=Enum)
 
 
 class ValueKind:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeVar, dataclass_transform
-
 from ralph_wrap.config.parsers import FLAG, ValueKind, written
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any, ClassVar, NoReturn, Self, TypeVar, dataclass_transform
+
+    _Default = TypeVar("_Default")
+else:
+
+    def dataclass_transform(**_facts: object) -> object:
+        """Return a decorator that changes nothing: only type checkers need these facts."""
+        return lambda cls: cls
+
 
 TYPED = "flags"
 ENVIRONMENT = "environment"
@@ -17,8 +25,6 @@ EVERYWHERE = (TYPED, ENVIRONMENT, KEY)
 
 PREFIX = "RALPH_WRAP_"
 """The beginning of each variable of an option."""
-
-_Default = TypeVar("_Default")
 
 
 class Option:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config import prompt_file
 from ralph_wrap.errors import NotFoundError, UsageError
@@ -25,9 +24,11 @@ from ralph_wrap.system import deferred
 from ralph_wrap.system.document import from_json
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
+    from typing import Any
 
 PLACE = "{task}"
 """Stands for the task in the template of its prompt."""

@@ -11,7 +11,6 @@ import errno
 import os
 import shutil
 import stat
-from typing import TYPE_CHECKING, BinaryIO
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, decode, decode_lines, run_git
@@ -21,9 +20,11 @@ from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+    from typing import BinaryIO
 
 LARGEST = 4 << 30
 """Bytes of a bundle that is taken in."""

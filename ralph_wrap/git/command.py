@@ -11,7 +11,6 @@ import re
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import BlockingFileError, GitError
 from ralph_wrap.git.safe import blocking_files
@@ -19,6 +18,7 @@ from ralph_wrap.git.safe.limited import LimitedCommand
 from ralph_wrap.system import deferred, process
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

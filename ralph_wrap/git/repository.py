@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import (
     DamagedRepositoryError,
@@ -21,6 +20,7 @@ from ralph_wrap.git import pointer
 from ralph_wrap.git.command import Git, decode, decode_lines, finish_git, run_git, start_git
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -6,10 +6,10 @@ import contextlib
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.system import deferred, files
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -28,7 +28,6 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.git.safe.attributes import counting_attributes
 from ralph_wrap.git.safe.entries import format_config
@@ -36,6 +35,7 @@ from ralph_wrap.git.safe.user_config import NO_USER_CONFIG, user_entries
 from ralph_wrap.git.scratch import scratch_directory
 from ralph_wrap.system import files
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap.loop.agent_report import FAILED
 from ralph_wrap.loop.allowance_wait import AllowanceWait
@@ -27,6 +26,7 @@ from ralph_wrap.loop.terminal import find_terminal
 from ralph_wrap.loop.usage_limit import AgentAccount
 from ralph_wrap.loop.usage_limit_wait import UsageLimitWait
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings
     from ralph_wrap.loop.iteration_context import IterationContext

@@ -6,10 +6,10 @@ import contextlib
 import os
 import signal
 import termios
-from typing import TYPE_CHECKING
 
 from ralph_wrap.system.signals import suspend
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -15,13 +15,13 @@ import errno
 import json
 import shlex
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from ralph_wrap.loop.policy import LONGEST_HOLD
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.files import digest
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

@@ -11,7 +11,6 @@ import os
 import shlex
 import stat
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from ralph_wrap.config import Isolation
 from ralph_wrap.errors import AgentError, AgentNotFoundError
@@ -21,6 +20,7 @@ from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.copy_ignored import INCLUDE
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 

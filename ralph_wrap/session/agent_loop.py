@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ralph_wrap.errors import GitError
 from ralph_wrap.loop import Driver, IterationContext, OutputListener
 from ralph_wrap.session.agent_environment import agent_environment
@@ -15,6 +13,7 @@ from ralph_wrap.system.process import ProcessGroup
 from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable

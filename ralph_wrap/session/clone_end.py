@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap.branches.intake import BASES, SUFFIX, forget, import_bundle, may_name_branches
 from ralph_wrap.errors import GitError, RalphError
@@ -36,6 +35,7 @@ from ralph_wrap.worktree.save.scratch import scratch_in
 from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 from ralph_wrap.worktree.trash import discard_clone
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import GitError, RalphError, explained
 from ralph_wrap.git import count_commits
@@ -16,8 +15,10 @@ from ralph_wrap.system import files
 from ralph_wrap.system.log import Commands, lines_of, traceback_of
 from ralph_wrap.worktree.ownership import SessionMark, read_mark
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from ralph_wrap.config import Settings
     from ralph_wrap.git import Git

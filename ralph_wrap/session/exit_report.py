@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.state.report import SessionReport
     from ralph_wrap.worktree.remove import WorktreeOutcome

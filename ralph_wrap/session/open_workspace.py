@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ralph_wrap.config import Isolation, SubmoduleMode
 from ralph_wrap.errors import (
@@ -29,6 +28,7 @@ from ralph_wrap.worktree.ignore import RULE, ensure_ignored
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 from ralph_wrap.worktree.save.sync import object_stamps
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
 
 from ralph_wrap.config import Isolation
 from ralph_wrap.errors import PlainRootBusyError
@@ -13,6 +12,7 @@ from ralph_wrap.state.project import registries
 from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system import deferred, files
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

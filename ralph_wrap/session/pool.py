@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from ralph_wrap.config.authority import IMPLIES
 from ralph_wrap.git import list_refs
@@ -12,6 +11,7 @@ from ralph_wrap.system import deferred, process
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.warm import choose
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import TYPE_CHECKING
 
 from ralph_wrap.agents import is_relative, look_up
 from ralph_wrap.config import IgnoreLocation, Isolation, SandboxMode
@@ -32,6 +31,7 @@ from ralph_wrap.worktree.ignore import is_hidden
 from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, check_layout, directories
 from ralph_wrap.worktree.leaks.refs import ObservedRefs
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path

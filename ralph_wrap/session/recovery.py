@@ -9,7 +9,6 @@ import contextlib
 import os
 import shlex
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.git import count_commits, list_refs
@@ -27,6 +26,7 @@ from ralph_wrap.system.process import OWN_COMMAND
 from ralph_wrap.worktree.recover import adopt, finish_deleted, is_deleted, moved_or_replaced
 from ralph_wrap.worktree.save.unused_branch import drop_branch_at
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

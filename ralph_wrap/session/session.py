@@ -24,7 +24,6 @@ import os
 import shlex
 import threading
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import RalphError
@@ -43,9 +42,11 @@ from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import location
 from ralph_wrap.worktree.ownership import write_anchor
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
+    from typing import Self
 
     from ralph_wrap.errors import IsolationError
     from ralph_wrap.loop import LoopResult

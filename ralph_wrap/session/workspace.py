@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, GitError, IsolationError, TamperedError
 from ralph_wrap.git import pointer
@@ -16,6 +15,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import near
 from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

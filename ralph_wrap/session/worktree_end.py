@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ralph_wrap.config import OnDirty
 from ralph_wrap.git import list_refs, pointer
@@ -12,6 +11,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.remove import drop_branch, finish
 from ralph_wrap.worktree.save.result import SaveRequest
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from pathlib import Path

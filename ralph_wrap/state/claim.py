@@ -9,17 +9,18 @@ import errno
 import os
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import ConflictError, NoIdLeftError, RalphError
 from ralph_wrap.state import ids
 from ralph_wrap.state.record import SessionRecord, read_record
 from ralph_wrap.system import deferred, files
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from datetime import datetime
     from pathlib import Path
+    from typing import Any
 
     from ralph_wrap.state.registry import Registry
     from ralph_wrap.system.files.lock_holder import HeldLock

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import NotFoundError
 from ralph_wrap.git import list_refs
@@ -20,6 +19,7 @@ from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.liveness import Liveness, SessionNames
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from datetime import datetime

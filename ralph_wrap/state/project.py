@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.config.repository_trust import safe_common_dirs
 from ralph_wrap.errors import (
@@ -26,6 +25,7 @@ from ralph_wrap.system import deferred, privileges
 from ralph_wrap.system.files import digest, is_locked
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.state import ids
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.liveness import ProcessIdentity
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 FETCHED_FROM = "fetched_from"
 """The field of a record that names the remote from which ``ralph-wrap fetch`` has brought the session."""

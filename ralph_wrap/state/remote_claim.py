@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config.parsers import SLOWEST_BEAT
 from ralph_wrap.git import oid
@@ -23,8 +22,10 @@ from ralph_wrap.system.document import DocumentFormat, known
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import plain
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 CLAIMS = "refs/ralph/claims/"
 """The refs of the claims on a remote."""

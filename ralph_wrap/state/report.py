@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state import session_start
@@ -17,9 +16,11 @@ from ralph_wrap.system.log import one_line
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import and_more, located, named, near, shortened
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+    from typing import Any
 
     from ralph_wrap.agents.output import Usage
     from ralph_wrap.state.project import Project

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.system.document import from_json
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import Any
 
 
 _LAST_EVENT = 1 << 13  # bytes

@@ -12,15 +12,16 @@ from __future__ import annotations
 import errno
 import time
 from enum import Enum
-from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat, MisshapenError
 from ralph_wrap.system.inotify import CAME, DirectoryWatch
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Self
 
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log

@@ -17,8 +17,8 @@ from __future__ import annotations
 import re
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, AnyStr, cast
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio as asyncio
     import ctypes as ctypes
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import tomllib as tomllib
     import traceback as traceback
     from collections.abc import Mapping
+    from typing import Any, AnyStr
 
     import psutil as psutil
     import structlog as structlog
@@ -114,7 +115,8 @@ if not TYPE_CHECKING:  # a type checker that sees __getattr__ accepts every name
 
 def pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Return a regular expression that is compiled at its first use, which takes 0.1 ms or more."""
-    return cast("re.Pattern[AnyStr]", _Pattern(text, flags))
+    compiled_later: Any = _Pattern(text, flags)
+    return compiled_later  # type: ignore[no-any-return]  # it has the methods of a pattern
 
 
 class _Pattern:

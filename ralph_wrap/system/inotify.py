@@ -13,12 +13,13 @@ import os
 import select
 import stat
 import sys
-from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.system import deferred
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Self
 
 # <sys/inotify.h>
 MODIFIED = 0x2

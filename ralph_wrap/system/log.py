@@ -20,15 +20,16 @@ import sys
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
 
 from ralph_wrap.system import deferred
 from ralph_wrap.system.status_line import StatusLine
 from ralph_wrap.system.text import located
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping, Sequence
     from pathlib import Path
+    from typing import Any, Self
 
     from structlog.typing import BindableLogger, Processor, WrappedLogger
 

@@ -8,9 +8,9 @@ of ``typing``, so that unpacked values have types.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Self
     from typing import NamedTuple as NamedTuple  # noqa: PLC0414, TID251 -- others import it from here
 else:
     try:

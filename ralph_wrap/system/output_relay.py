@@ -19,10 +19,10 @@ import os
 import select
 import stat
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap.system.files import reopened_nonblocking, write_all
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import pwd
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.system import deferred
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 

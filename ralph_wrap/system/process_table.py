@@ -11,19 +11,21 @@ import errno
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
+    from typing import TypeVar
 
     from psutil import Process
 
+    _T = TypeVar("_T")
+
 PROC = Path("/proc")
 
-_T = TypeVar("_T")
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, <linux/sched.h>; proc(5): stat, field 9
 _WRITING = os.O_WRONLY | os.O_RDWR
 _LINKS_OF_ONE_THREAD = 3

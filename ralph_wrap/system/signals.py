@@ -10,14 +10,15 @@ import contextlib
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.process import ENDING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import FrameType
+    from typing import Self
 
 _WAKING = (signal.SIGCHLD, signal.SIGTSTP, signal.SIGCONT)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import finish_git, parse_status, resolve_commit, start_status
@@ -14,6 +13,7 @@ from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.files import digest
 from ralph_wrap.worktree.save.registration import is_replaced
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

@@ -14,7 +14,6 @@ import contextlib
 import os
 import re
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import IsolationError, UsageError
 from ralph_wrap.git import decode, run_git
@@ -22,6 +21,7 @@ from ralph_wrap.system import deferred, files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import EXCLUDES, LINKS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 

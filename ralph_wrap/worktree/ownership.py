@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.git import decode, pointer
 from ralph_wrap.git.oid import is_oid
@@ -26,9 +25,11 @@ from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.log import one_line
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
+    from typing import Any
 
     from ralph_wrap.state.registry import SessionRecord
 

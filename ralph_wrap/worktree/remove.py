@@ -24,7 +24,6 @@ import contextlib
 import errno
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.git import pointer, run_git_again
@@ -51,6 +50,7 @@ from ralph_wrap.worktree.save.unused_branch import drop_branch_at
 from ralph_wrap.worktree.save.whole import holds, losses, save
 from ralph_wrap.worktree.trash import LEAVING_SUFFIX, discard_clone, discard_worktree
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 

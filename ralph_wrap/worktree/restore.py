@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, GitError, TamperedError
 from ralph_wrap.git import (
@@ -39,6 +38,7 @@ from ralph_wrap.worktree.layout import SPARSE, is_sparse
 from ralph_wrap.worktree.save.submodule_repositories import find
 from ralph_wrap.worktree.save.trees import WORK_TITLE, SavedState, saved_state
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path

@@ -17,7 +17,6 @@ import errno
 import os
 import select
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, GitError, LockedError, RalphError, StoppedError, explained
 from ralph_wrap.git import file_system_config, pointer, run_git
@@ -32,6 +31,7 @@ from ralph_wrap.worktree.recover import take_apart
 from ralph_wrap.worktree.register import add, pointers_to
 from ralph_wrap.worktree.trash import discard, discard_worktree, new_name
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -20,7 +20,6 @@ import stat
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
 
 from ralph_wrap.git import decode, pointer
 from ralph_wrap.state import ids
@@ -29,8 +28,10 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import TEMPORARY, WARM
 from ralph_wrap.worktree.ownership import MARK, mark_text
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import NoReturn
 
     from ralph_wrap.worktree.ownership import SessionMark
 

@@ -21,7 +21,6 @@ import contextlib
 import errno
 import os
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.git import (
@@ -49,6 +48,7 @@ from ralph_wrap.worktree.ownership import (
 )
 from ralph_wrap.worktree.register import pointer_to
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 

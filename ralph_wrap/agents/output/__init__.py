@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
 
 from ralph_wrap.agents.output.events import (
     AgentFailure,
@@ -26,25 +25,26 @@ from ralph_wrap.agents.output.events import (
 )
 from ralph_wrap.agents.output.lines import LONGEST, LineSplitter
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, Protocol
+
+    class OutputFormat(Protocol):
+        """A parser of one format; each iteration gets a new one."""
+
+        @property
+        def ignored(self) -> re.Pattern[bytes]:
+            """Pattern for the beginning of lines without information, mostly results of tools."""
+
+        def read(self, document: dict[str, Any]) -> Iterator[Event]:
+            """Yield the events of a line."""
 
 
 _decode = (
     json.JSONDecoder().raw_decode
 )  # json.loads() less what it looks at first: lines can be many and short
-
-
-class OutputFormat(Protocol):
-    """A parser of one format; each iteration gets a new one."""
-
-    @property
-    def ignored(self) -> re.Pattern[bytes]:
-        """Pattern for the beginning of lines without information, mostly results of tools."""
-
-    def read(self, document: dict[str, Any]) -> Iterator[Event]:
-        """Yield the events of a line."""
 
 
 FORMATS = ("claude", "codex", "opencode", "gemini")

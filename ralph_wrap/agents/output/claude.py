@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.agents.output import failure, json_access
 from ralph_wrap.agents.output.events import (
@@ -17,8 +16,10 @@ from ralph_wrap.agents.output.events import (
     UsageLimitReached,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from ralph_wrap.agents.output.events import Event
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.agents.output import failure, json_access
 from ralph_wrap.agents.output.events import (
@@ -20,8 +19,10 @@ from ralph_wrap.agents.output.events import (
     Usage,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from ralph_wrap.agents.output.events import Event
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ralph_wrap.commands.batch.state import TaskState, is_done
 from ralph_wrap.state import report
 from ralph_wrap.state.ids import agent_id_of
@@ -11,6 +9,7 @@ from ralph_wrap.state.project import registries
 from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path

@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap.commands.batch.session import BatchSession
 from ralph_wrap.commands.batch.state import new_task
@@ -16,6 +15,7 @@ from ralph_wrap.loop.usage_limit_wait import clock
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import shortened, span
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.commands.batch.state import is_done
 from ralph_wrap.state.session_files import parsed
@@ -12,8 +11,10 @@ from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import shortened
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from ralph_wrap.commands.batch.plan import OpenTask
     from ralph_wrap.commands.batch.state import TaskState

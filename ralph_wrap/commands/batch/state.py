@@ -20,7 +20,6 @@ import contextlib
 import os
 import shlex
 import time
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config.authority import IMPLIES
 from ralph_wrap.errors import ConflictError, RalphError, StoppedError, UntrustedError
@@ -31,9 +30,11 @@ from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import Any
 
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.cancel import CancelToken

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap import agents, config
 from ralph_wrap.commands.doctor import container, probes, sandbox, storage
@@ -32,6 +31,7 @@ from ralph_wrap.system import deferred, privileges
 from ralph_wrap.system.container import mark
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 

@@ -6,7 +6,6 @@ import os
 import platform
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.agents import NAMES, installed, known
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
@@ -17,6 +16,7 @@ from ralph_wrap.git import Git, git_environment, is_ignored, list_refs, parse_ve
 from ralph_wrap.state.project import WORKTREES, registries
 from ralph_wrap.worktree.ignore import RULE
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 

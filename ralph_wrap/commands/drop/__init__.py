@@ -14,8 +14,6 @@ other branch holds. The branch of an unfinished session is never deleted, nor on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ralph_wrap import branches
 from ralph_wrap.commands.drop.refs import RestoredBranch, delete, dropped, expire, restore
 from ralph_wrap.commands.drop.remote import RemoteCopies
@@ -29,6 +27,7 @@ from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.lock import repository_lock
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

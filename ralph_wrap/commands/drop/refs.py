@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS, WIP, Branch
 from ralph_wrap.branches.intake import BASES
@@ -14,6 +12,7 @@ from ralph_wrap.state.ids import agent_id_of, is_agent_id
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 

@@ -7,8 +7,6 @@ still what was fetched (``--force-with-lease``). A branch that the user named st
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ralph_wrap.branches import HEADS, WIP, Branch
 from ralph_wrap.errors import ConflictError, GitError, RalphError, RefusedError
 from ralph_wrap.git import RemoteChange, list_refs, push_error, read_blobs, set_refs, start_atomic_push
@@ -19,6 +17,7 @@ from ralph_wrap.state.remote_refs import everything, fetched, owner_of, tracking
 from ralph_wrap.system.log import Commands
 from ralph_wrap.worktree.save.commits import make_snapshots
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from ralph_wrap import branches, config
 from ralph_wrap.branches import HEADS, Branch
@@ -28,6 +27,7 @@ from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import some
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.commands.fetch.watch import BEATS, SILENT, WATCHED, watched
 from ralph_wrap.errors import GitError
@@ -21,8 +20,10 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.submodule_snapshot.bring import bring_submodules
 from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from typing import Any
 
     from ralph_wrap.commands.fetch.remote import RemoteSessions
     from ralph_wrap.state.project import Project

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap.commands.fetch.watch import BEATS
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, UnreachableError
@@ -22,6 +21,7 @@ from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.remote_claim import CLAIMS, RemoteClaim
 from ralph_wrap.state.remote_refs import every_refspec, everything, fetched, refspecs
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from ralph_wrap.commands.merge.move_target import TargetMove, has_note, move, recover
 from ralph_wrap.commands.merge.ordering import best
@@ -28,6 +27,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.user_checkout import names
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -33,7 +33,6 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.branches import HEADS
 from ralph_wrap.commands.merge.target import LandingTarget, checkouts_of
@@ -52,8 +51,10 @@ from ralph_wrap.worktree.ownership import is_locked_for
 from ralph_wrap.worktree.temporary import REASON
 from ralph_wrap.worktree.user_checkout import names, restore_files
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
 
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS
@@ -31,6 +30,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import appended
 from ralph_wrap.worktree.user_checkout import UserCheckout, in_the_way, names
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 

@@ -9,7 +9,6 @@ or close issues. Prompt, command line and paths stay out.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap import branches, config
 from ralph_wrap.branches import HEADS
@@ -33,8 +32,10 @@ from ralph_wrap.system.log import Commands, one_line
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import and_more
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from ralph_wrap.branches import Branch, MainBranch
     from ralph_wrap.git import CommitSummary, Git

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
 
 from ralph_wrap import agents, config
 from ralph_wrap.commands.quickstart import templates
@@ -17,6 +16,7 @@ from ralph_wrap.errors import RefusedError, UntrustedError, UsageError
 from ralph_wrap.system import files, privileges
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container
     from pathlib import Path

@@ -8,7 +8,6 @@ out elsewhere, stays with a warning. Last, remove our lines for hooks from the s
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ralph_wrap.commands.worktree.prepare import home_of, recover
 from ralph_wrap.errors import GitError, RalphError, RefusedError
@@ -22,6 +21,7 @@ from ralph_wrap.worktree.managed.git_config import tidy_hooks
 from ralph_wrap.worktree.remove import remove
 from ralph_wrap.worktree.trash import new_name
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path

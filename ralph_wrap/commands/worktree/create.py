@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
 
 from ralph_wrap.commands.worktree.branch_name import branch_name
 from ralph_wrap.commands.worktree.prepare import home_of
@@ -40,6 +39,7 @@ from ralph_wrap.worktree.managed.create import make
 from ralph_wrap.worktree.managed.git_config import require_configurable
 from ralph_wrap.worktree.managed.metadata import WorktreeMetadata
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path

@@ -13,7 +13,6 @@ import os
 import shlex
 import time
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from ralph_wrap.branches import WIP
 from ralph_wrap.commands.worktree.prepare import home_of, recover
@@ -50,6 +49,7 @@ from ralph_wrap.worktree.managed.metadata import WorktreeMetadata, marked, write
 from ralph_wrap.worktree.remove import remove
 from ralph_wrap.worktree.trash import new_name
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path

@@ -16,7 +16,6 @@ import os
 import stat
 from binascii import crc32
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.safe.attributes import counting_attributes
@@ -24,6 +23,7 @@ from ralph_wrap.git.safe.config_keys import Effect, effect_of, pattern_of
 from ralph_wrap.git.safe.entries import ConfigEntry, format_config, read_config
 from ralph_wrap.system import deferred, files, privileges
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 

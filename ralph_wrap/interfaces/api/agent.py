@@ -6,7 +6,6 @@ import contextlib
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.agents import look_up, with_agent
 from ralph_wrap.agents.output import AgentFailure, FinalAnswer, OutputReader, UsageLimitReached
@@ -18,6 +17,7 @@ from ralph_wrap.loop.prompt import content, hand_over
 from ralph_wrap.system import files, process
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import BranchBusyError, ConflictError, RalphError
 from ralph_wrap.git import decode, list_worktrees, locate_repository, run_git
@@ -13,6 +12,7 @@ from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.worktree.managed.metadata import marked
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.git import WorktreeInfo
     from ralph_wrap.interfaces.api.location import RepositoryLocation

@@ -17,7 +17,6 @@ import os
 import warnings
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from ralph_wrap.errors import IsolationError, RalphError
 from ralph_wrap.interfaces.api.functions import make, remove
@@ -26,13 +25,15 @@ from ralph_wrap.interfaces.api.reuse import find
 from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system import deferred, files
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+    from typing import Literal, Self, TypeVar
 
     State = Literal["pending", "ready", "error", "closed"]
 
-_T = TypeVar("_T")
+    _T = TypeVar("_T")
 
 _PATIENCE = 600.0  # seconds to wait for other blocks, which may check out a large repository
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version as installed_version
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -33,6 +33,7 @@ from ralph_wrap.interfaces.cli.trust import trust
 from ralph_wrap.interfaces.cli.web import web
 from ralph_wrap.interfaces.cli.worktree import worktree
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ from ralph_wrap.interfaces.cli.options import ID, Json
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
 from ralph_wrap.system.log import on_stderr, one_line
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -7,7 +7,6 @@ import os
 import select
 import shlex
 import termios
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.config import trust
 from ralph_wrap.config.repository_trust import consequences, entries_to_approve, lines_of, trust_root
@@ -18,9 +17,11 @@ from ralph_wrap.system.log import Commands, one_line
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.signals import suspend
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
+    from typing import Any
 
     from ralph_wrap.config import Settings
     from ralph_wrap.state.project import Project

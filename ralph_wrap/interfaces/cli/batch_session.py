@@ -6,7 +6,6 @@ import os
 import signal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap import config
 from ralph_wrap.agents import with_agent
@@ -26,6 +25,7 @@ from ralph_wrap.system.process import ENDING
 from ralph_wrap.system.process_tree import end_with_parent
 from ralph_wrap.system.text import shortened
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 

@@ -10,18 +10,19 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
 from ralph_wrap.errors import RalphError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import TypeVar
 
     from ralph_wrap.state.project import Project
 
-Found = TypeVar("Found")
+    Found = TypeVar("Found")
 
 _HARMLESS = re.compile(r"[\w.,/+][\w.,/+ -]*")  # no word that a shell or the program takes for an option
 _BASH = {"_RALPH_WRAP_COMPLETE": "complete_bash"}

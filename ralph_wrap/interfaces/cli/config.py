@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,6 +13,7 @@ from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
 from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.system.log import on_stderr
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.commands.config import EffectiveSetting
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -25,6 +25,7 @@ from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.system.log import on_stderr, one_line
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

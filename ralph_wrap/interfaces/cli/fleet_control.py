@@ -6,7 +6,7 @@ import json as json_format
 import os
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,6 +19,7 @@ from ralph_wrap.interfaces.cli.table import aligned, of_terminal, shown
 from ralph_wrap.system.log import on_stderr
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.interfaces.fleet.kubernetes.kubectl import Kubectl
     from ralph_wrap.interfaces.fleet.listing import IndexRow, JobStatus

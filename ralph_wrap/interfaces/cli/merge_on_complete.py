@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 
 from ralph_wrap import branches
 from ralph_wrap.commands import merge
@@ -15,6 +14,7 @@ from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Commands, lines_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.commands.merge import LandingResult
     from ralph_wrap.config import Settings

@@ -7,7 +7,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ from ralph_wrap.interfaces.cli.options import Directory, FetchedFrom, Json
 from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.log import on_stderr
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ from ralph_wrap.interfaces.cli.options import Directory, complete_agent
 from ralph_wrap.system.log import Commands, on_stderr
 from ralph_wrap.system.text import located, location
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 

@@ -6,7 +6,7 @@ import os
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from ralph_wrap.interfaces.cli.options import IDS, Directory, flags, with_option
 from ralph_wrap.interfaces.init.child import AT_START
 from ralph_wrap.system.log import on_stderr
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

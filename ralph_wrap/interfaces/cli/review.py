@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -22,6 +22,7 @@ from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tamper
 from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.log import on_stderr, one_line
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 

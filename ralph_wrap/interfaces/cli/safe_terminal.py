@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING, NoReturn
 
 from ralph_wrap.agents.output.colours import ColoursOnly
 from ralph_wrap.system.files import write_all
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import NoReturn
 
 _CHUNK = 1 << 16
 _STDOUT = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -17,6 +17,7 @@ from ralph_wrap.interfaces.cli.enter import enter, leave
 from ralph_wrap.interfaces.cli.options import Directory, declared
 from ralph_wrap.system.log import on_stderr
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, RalphError, UnreachableError
 from ralph_wrap.git import (
@@ -31,6 +30,7 @@ from ralph_wrap.state.remote_refs import everything, tracking
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system import privileges
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path

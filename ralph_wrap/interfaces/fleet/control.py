@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, NotFoundError
 from ralph_wrap.git import RemoteChange, read_blobs, store_blob
@@ -15,6 +14,7 @@ from ralph_wrap.interfaces.fleet.listing import read_indexes
 from ralph_wrap.interfaces.fleet.refs import FLEET, cost_ref, index_ref, spec_ref, stop_ref
 from ralph_wrap.interfaces.fleet.spec import read_spec, write_spec
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.interfaces.fleet.remote import FleetRemote
     from ralph_wrap.interfaces.fleet.spec import FleetSpec

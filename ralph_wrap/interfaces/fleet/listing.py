@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.git import read_blobs
@@ -19,8 +18,10 @@ from ralph_wrap.state import remote_claim
 from ralph_wrap.state.remote_claim import CLAIMS
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from ralph_wrap.interfaces.fleet.limits.ledger import Ledger
     from ralph_wrap.interfaces.fleet.remote import FleetRemote

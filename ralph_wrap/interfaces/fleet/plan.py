@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from ralph_wrap.config import prompt_file
 from ralph_wrap.config.task_file import PLACE, read_tasks, with_task
@@ -24,6 +23,7 @@ from ralph_wrap.interfaces.fleet.refs import cost_ref, spec_ref
 from ralph_wrap.interfaces.fleet.spec import DECIDED, MOST, FleetSpec, FleetTask, write_spec
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

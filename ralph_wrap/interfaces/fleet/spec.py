@@ -6,8 +6,6 @@ commits, so any content is handled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from ralph_wrap.config import ROWS
 from ralph_wrap.config.table import TYPED
 from ralph_wrap.errors import RalphError
@@ -17,8 +15,10 @@ from ralph_wrap.interfaces.fleet.refs import is_run_id
 from ralph_wrap.system.document import DocumentFormat, known
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from ralph_wrap.git import Git
 

@@ -8,7 +8,6 @@ point: the index and the claim of the session move only by compare-and-swap.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.errors import ConflictError, UnreachableError
 from ralph_wrap.git import RemoteChange, store_blob
@@ -27,9 +26,11 @@ from ralph_wrap.interfaces.fleet.watch import HolderWatch, RunWatch
 from ralph_wrap.loop.policy import CutReason
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
+    from typing import Any
 
     from ralph_wrap.config.allowance import Allowance
     from ralph_wrap.interfaces.fleet.clone import WorkClone

@@ -7,11 +7,12 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.interfaces.init import child, processes
 from ralph_wrap.interfaces.init.wait import SignalWaiter, say
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, get_type_hints
 
 from ralph_wrap.commands.worktree.enter import (
     EnteredWorktree,
@@ -26,6 +26,7 @@ from ralph_wrap.system.log import Commands, lines_of, on_stderr
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.managed.find import find
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path

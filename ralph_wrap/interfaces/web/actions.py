@@ -13,7 +13,6 @@ import re
 import threading
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from starlette.concurrency import run_in_threadpool
@@ -34,6 +33,7 @@ from ralph_wrap.system.files import anonymous_file
 from ralph_wrap.system.log import Log, traceback_of
 from ralph_wrap.worktree import temporary
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
@@ -15,8 +14,10 @@ from ralph_wrap.interfaces.web import actions, pages, static_files
 from ralph_wrap.interfaces.web.templates import render
 from ralph_wrap.system.log import traceback_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from typing import Any
 
     from starlette.types import ASGIApp
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup, escape
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _HARMLESS = re.compile(r"[\t\n -~]*")
 # ECMA-48: CSI, OSC and the like with their ends, and two-letter sequences.

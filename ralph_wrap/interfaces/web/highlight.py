@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 from pygments.lexers import get_lexer_for_filename
@@ -12,6 +11,7 @@ from pygments.util import ClassNotFound
 
 from ralph_wrap.interfaces.web.escaping import shown
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

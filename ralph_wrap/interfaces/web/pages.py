@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap import branches
 from ralph_wrap.commands import diff as diffing
@@ -22,8 +21,10 @@ from ralph_wrap.state.project import objects_of, repository_of
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import some
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any
 
     from ralph_wrap.branches import Branch, MainBranch
     from ralph_wrap.git import Git

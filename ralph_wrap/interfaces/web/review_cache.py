@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap.branches.intake import import_bundles
 from ralph_wrap.commands import review
@@ -19,6 +18,7 @@ from ralph_wrap.system import files
 from ralph_wrap.system.log import traceback_of
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.commands.review import Review
     from ralph_wrap.state.project import Project

@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import uvicorn
 import uvicorn.lifespan.off
@@ -31,6 +30,7 @@ from ralph_wrap.system import deferred
 from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.process import ENDING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ralph_wrap.interfaces.web.escaping import finalize, quoted, shown
 from ralph_wrap.state.wording import state_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _DAY, _HOUR, _MINUTE = 86400, 3600, 60
 _NOTHING = "—"

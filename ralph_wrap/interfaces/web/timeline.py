@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from ralph_wrap.git.patch import LogEntry
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, UsageError
 from ralph_wrap.git import (
@@ -30,6 +29,7 @@ from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system.log import Commands
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ralph_wrap.config.repository_trust import require_direct
 from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.git import RemoteChange, list_refs, read_blobs, set_refs, start_atomic_push, store_blob
@@ -12,6 +10,7 @@ from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.remote_refs import REMOTES, tracking
 from ralph_wrap.system import liveness
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -12,7 +12,6 @@ ends its agent, and pushes what it has to ``refs/ralph/rescue/<id>/<session>/``.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import (
@@ -33,6 +32,7 @@ from ralph_wrap.session.remote.view import ClaimState
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap.git import count_commits, list_refs, push_error, start_push
 from ralph_wrap.git.remote import Silence
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -13,7 +13,6 @@ If the session ran in this project, the sweep has finished it here, and knows mo
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import create_ref, delete_ref, list_refs, move_ref, read_commit, set_refs
@@ -25,6 +24,7 @@ from ralph_wrap.worktree.save.from_snapshot import work_of_snapshot
 from ralph_wrap.worktree.save.scratch import scratch_in
 from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.config import Isolation, SandboxMode
 from ralph_wrap.errors import SandboxError
@@ -15,8 +14,10 @@ from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import RunningCommand
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Self
 
     from ralph_wrap.config import Settings
     from ralph_wrap.state.project import Project

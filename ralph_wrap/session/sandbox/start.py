@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.errors import SandboxError
 from ralph_wrap.git import environment_with_config
@@ -16,9 +15,11 @@ from ralph_wrap.session.sandbox.reach import DROPPED, reach_of
 from ralph_wrap.system import deferred
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec, StandardStreams
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
+    from typing import Self
 
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.session.sandbox.backend import SandboxBackend

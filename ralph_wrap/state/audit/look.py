@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from ralph_wrap.config.repository_trust import approved_keys
 from ralph_wrap.errors import RalphError
@@ -23,6 +22,7 @@ from ralph_wrap.state.project import registries
 from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.git import pointer
 from ralph_wrap.git.config_file import parse
@@ -23,6 +22,7 @@ from ralph_wrap.state.project import RUN
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

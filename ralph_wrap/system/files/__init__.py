@@ -8,7 +8,6 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.system import deferred
 from ralph_wrap.system.files.lock import FileLock as FileLock
@@ -16,6 +15,7 @@ from ralph_wrap.system.files.lock import is_locked as is_locked
 from ralph_wrap.system.files.lock import locked_directory as locked_directory
 from ralph_wrap.system.files.lock import try_lock as try_lock
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from io import BufferedReader
     from types import EllipsisType

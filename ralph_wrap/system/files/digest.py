@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hashlib import sha1, sha256
+    from typing import Any
 
 __all__ = ["sha1", "sha256"]
 

@@ -6,10 +6,10 @@ import contextlib
 import fcntl
 import os
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap.system import deferred
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path

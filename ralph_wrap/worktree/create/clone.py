@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING
 
 from ralph_wrap.branches.intake import BASES
 from ralph_wrap.errors import GitError, IsolationError
@@ -29,6 +28,7 @@ from ralph_wrap.worktree.layout import CONFIG, EVERYTHING, copy_layout, link, pr
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import CLONE, write_mark
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path

@@ -21,7 +21,6 @@ import fcntl
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import StoppedError
 from ralph_wrap.git import decode, run_git
@@ -30,6 +29,7 @@ from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import named
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 

@@ -20,13 +20,13 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.git import decode, decode_lines, existing_commits, list_refs, list_remotes, run_git
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

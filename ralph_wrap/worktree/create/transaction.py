@@ -25,7 +25,6 @@ import contextlib
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import (
     BranchBusyError,
@@ -57,6 +56,7 @@ from ralph_wrap.worktree.ownership import MARK
 from ralph_wrap.worktree.register import add
 from ralph_wrap.worktree.warm import settle
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 

@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import shlex
 import time
-from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.system import deferred
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import and_more, some
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Self
 
     from ralph_wrap.git import Git
     from ralph_wrap.system.cancel import CancelToken

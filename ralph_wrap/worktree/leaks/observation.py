@@ -27,7 +27,6 @@ import contextlib
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.git import decode, decode_lines, finish_git, parse_entries, pointer, start_entries
 from ralph_wrap.git.safe.submodules import changed_inside
@@ -38,8 +37,10 @@ from ralph_wrap.worktree.leaks.refs import FREE, ObservedRefs
 from ralph_wrap.worktree.managed.git_config import without_our_lines
 from ralph_wrap.worktree.managed.metadata import read_mark
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Self
 
     from ralph_wrap.git import Git
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat, known
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any
 
 _FILE = "ralph-wrap.json"
 _FORMAT = DocumentFormat(version=1, indent=1)

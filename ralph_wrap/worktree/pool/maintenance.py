@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.git import (
@@ -45,6 +44,7 @@ from ralph_wrap.worktree.trash import (
 )
 from ralph_wrap.worktree.warm import READY, REASON, WarmWorktree, in_pool, is_warm, ready
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 

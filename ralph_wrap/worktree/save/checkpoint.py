@@ -7,7 +7,6 @@ is lost with its disk or its container. A snapshot changes no file of the worktr
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
 
 from ralph_wrap.git import (
     commit_index,
@@ -30,6 +29,7 @@ from ralph_wrap.worktree.save.registration import is_replaced, operation
 from ralph_wrap.worktree.save.scratch import scratch_in
 from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE, write_trees
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Status
     from ralph_wrap.worktree.model import LinkedWorktree

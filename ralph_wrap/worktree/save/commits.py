@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.git import create_ref, decode_lines, existing_commits, list_refs, run_git
 from ralph_wrap.git.oid import oids_in
 from ralph_wrap.system import files
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 

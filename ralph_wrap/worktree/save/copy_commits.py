@@ -8,7 +8,6 @@ other repository lacks, directly into its object directory.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import decode_lines, existing_commits, list_refs, resolve_commit, run_git, write_pack
@@ -19,6 +18,7 @@ from ralph_wrap.worktree.create.replica import CLONED
 from ralph_wrap.worktree.create.submodules import is_repository
 from ralph_wrap.worktree.save.commits import named_objects, unreferenced
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path

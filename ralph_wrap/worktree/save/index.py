@@ -6,12 +6,12 @@ The index of a worktree itself never changes: its owner may need it, if the work
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ralph_wrap.git import finish_git, parse_status, run_git, stage_paths, start_status
 from ralph_wrap.system import files
 from ralph_wrap.worktree.layout import is_sparse
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Status
     from ralph_wrap.git.index import IndexListing

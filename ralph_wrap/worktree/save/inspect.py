@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import (
@@ -28,6 +27,7 @@ from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.save.result import Losses
 from ralph_wrap.worktree.save.walk import walk
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import (
@@ -27,6 +26,7 @@ from ralph_wrap.worktree.save.trees import WORK_TITLE, WorktreeTrees, counted, w
 from ralph_wrap.worktree.save.walk import walk
 from ralph_wrap.worktree.warm import taken_at
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -20,7 +20,6 @@ worktree: an unknown file in a repository, a path that leads out of it, and a re
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import finish_git, parse_status, resolve_commit, run_git, start_status
@@ -33,6 +32,7 @@ from ralph_wrap.worktree.save.registration import operation
 from ralph_wrap.worktree.save.result import SavedSubmodule, below
 from ralph_wrap.worktree.save.submodule_repositories import SubmoduleRepository, find
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

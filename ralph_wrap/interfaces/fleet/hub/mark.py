@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 from ralph_wrap.git import RemoteChange, read_blobs, store_blob
 from ralph_wrap.interfaces.fleet.hub.repository import HUBS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import git_environment
@@ -17,6 +16,7 @@ from ralph_wrap.interfaces.fleet.order import with_credential
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import ENDING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

@@ -18,15 +18,16 @@ import sys
 import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, BinaryIO
 
 from ralph_wrap.interfaces.fleet.hub.repository import NAME
 from ralph_wrap.system.process import ENDING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from io import BufferedReader
     from pathlib import Path
+    from typing import BinaryIO
 
 HEALTH = "/healthz"
 """The path that answers without a password, as long as the server works."""

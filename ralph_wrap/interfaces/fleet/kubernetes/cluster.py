@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import yaml
 
 from ralph_wrap.config.parsers import did_you_mean, duration
@@ -11,9 +9,11 @@ from ralph_wrap.errors import UsageError
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+    from typing import Any
 
 FILE = ".ralph/fleet.yaml"
 """Where it is, below the project root."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.interfaces.fleet import order
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from ralph_wrap.interfaces.fleet.kubernetes.cluster import ClusterConfig
     from ralph_wrap.interfaces.fleet.spec import FleetSpec

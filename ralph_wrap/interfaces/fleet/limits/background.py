@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from typing import TYPE_CHECKING, Self
 
 from ralph_wrap.errors import RalphError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from typing import Self
 
     from ralph_wrap.system.process import CompletedCommand, RunningCommand
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING
 
 from ralph_wrap.config.allowance import Allowance
 from ralph_wrap.errors import RalphError
@@ -21,6 +20,7 @@ from ralph_wrap.state import remote_claim
 from ralph_wrap.state.remote_refs import tracking
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.interfaces.fleet.limits.background import Conversation
     from ralph_wrap.interfaces.fleet.remote import FleetRemote

@@ -7,13 +7,14 @@ worker notices if another program sets them back. Amounts are whole millionths o
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 DOLLAR = 1_000_000
 """The millionths of a dollar."""

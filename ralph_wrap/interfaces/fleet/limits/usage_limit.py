@@ -14,7 +14,6 @@ import os
 import random
 import re
 import time
-from typing import TYPE_CHECKING
 
 from ralph_wrap.git import RemoteChange, list_refs, read_blobs, start_atomic_push, start_fetch, store_blob
 from ralph_wrap.interfaces.fleet.refs import limit_ref
@@ -22,6 +21,7 @@ from ralph_wrap.loop import usage_limit
 from ralph_wrap.state.remote_refs import tracking
 from ralph_wrap.system.document import DocumentFormat
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

@@ -7,7 +7,6 @@ Without such a repository, or if git cannot copy into it, it is the repository o
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import existing_commits, list_refs
@@ -17,6 +16,7 @@ from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.copy_commits import RepositoryTips, held, transfer
 from ralph_wrap.worktree.save.submodule_snapshot.make import read_snapshot
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path

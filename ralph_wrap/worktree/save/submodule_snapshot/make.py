@@ -19,8 +19,6 @@ The snapshot of an earlier session gets another ref before it is replaced: no ot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import (
     commit_tree,
@@ -45,9 +43,11 @@ from ralph_wrap.worktree.save.scratch import scratch_in
 from ralph_wrap.worktree.save.submodule_repositories import find
 from ralph_wrap.worktree.save.trees import WORK_TITLE, write_trees
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from typing import Any
 
     from ralph_wrap.git import Git
     from ralph_wrap.worktree.model import LinkedWorktree
