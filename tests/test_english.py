@@ -44,7 +44,7 @@ BANNED = {
 }
 """Words that hide the actor, and everyday words for terms of the field; the user may be *who*."""
 
-BANNED_PARAMETERS = frozenset({"here", "one", "place", "told", "where"})
+BANNED_PARAMETERS = frozenset({"here", "one", "place", "there", "told", "where"})
 BANNED_IN_NAMES = frozenset(
     {"nobody", "nobodys", "somebody", "somebodys", "someone", "told", "who", "whoever", "whom"}
 )
@@ -55,6 +55,8 @@ _MAY_BREAK_A_RULE = re.compile(
     re.IGNORECASE,
 )
 """What a source with a wrong name has somewhere; the others need no look at their syntax."""
+
+_MAY_BE_WRONG = re.compile(rf"\b_*(?:{'|'.join(BANNED_PARAMETERS)})_*\b")
 
 _PRAGMA = re.compile(r"#\s*(?:noqa|type:|pragma:|ruff:|mypy:|pylint:|!).*")
 _ROW = re.compile(r"\n(?=\s*(?:[-*] |\d+\. |\*{0,2}\w+: ))")
@@ -158,6 +160,26 @@ def _wrong_parameters(nodes: Sequence[ast.AST]) -> list[str]:
     return [f"{node.lineno}: {node.arg}" for node in arguments if node.arg in BANNED_PARAMETERS]
 
 
+def _wrong_variables(source: str) -> list[str]:
+    """Return variables, attributes and functions with the name of a banned parameter.
+
+    Fields of a class are free: some are keys of JSON answers.
+    """
+    if not _MAY_BE_WRONG.search(source):
+        return []
+    nodes = [*ast.walk(ast.parse(source))]
+    bodies = [node.body for node in nodes if isinstance(node, ast.ClassDef)]
+    fields = {id(field.target) for body in bodies for field in body if isinstance(field, ast.AnnAssign)}
+    stored = [
+        (node.lineno, node.id if isinstance(node, ast.Name) else node.attr)
+        for node in nodes
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store)
+        if id(node) not in fields
+    ]
+    stored += [(node.lineno, node.name) for node in nodes if isinstance(node, ast.FunctionDef)]
+    return [f"{line}: {name}" for line, name in stored if name.strip("_") in BANNED_PARAMETERS]
+
+
 def _wrong_names(nodes: Sequence[ast.AST]) -> list[str]:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     defined = [node for node in nodes if isinstance(node, kinds)]
@@ -209,6 +231,12 @@ def test_english_is_plain(area: str) -> None:
 def test_names_are_plain(area: str) -> None:
     """A parameter says what it is, and a function or a class names its actor."""
     assert _name_faults(area) == []
+
+
+def test_variables_of_the_package_are_plain() -> None:
+    """Tests may say ``there`` for the other side."""
+    faults = {path.relative_to(ROOT): _wrong_variables(path.read_text()) for path in PACKAGE.rglob("*.py")}
+    assert {path: found for path, found in faults.items() if found} == {}
 
 
 # Each check can fail
@@ -302,6 +330,15 @@ def test_a_banned_parameter_is_seen(name: str) -> None:
     for source in (f"def f({name}): ...", f"def f(*, {name}=1): ...", f"lambda {name}: 1"):
         assert _wrong_names_of(source) == [f"1: {name}"]
     assert _wrong_names_of(f"{name} = 1") == []
+
+
+@pytest.mark.parametrize("name", sorted(BANNED_PARAMETERS))
+def test_a_banned_variable_is_seen(name: str) -> None:
+    """Also an attribute, a function and a variable of a loop; not a field, and not a part of a word."""
+    for source in (f"{name} = 1", f"self._{name} = 1", f"def _{name}(): ...", f"[1 for {name} in x]"):
+        assert len(_wrong_variables(source)) == 1
+    assert _wrong_variables(f"class X:\n    {name}: str") == []
+    assert _wrong_variables(f"x.re{name} = print({name})") == []
 
 
 @pytest.mark.parametrize("word", sorted(BANNED_IN_NAMES))

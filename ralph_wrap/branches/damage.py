@@ -63,21 +63,21 @@ def damaged(objects: Git, main: str, tips: Collection[str]) -> dict[str, str]:
 
     """
     found = {
-        one.oid: one.problem or f"object {one.oid} is not a commit"
-        for one in read_all(objects, {*tips})
-        if one.kind != b"commit" or one.problem
+        read_object.oid: read_object.problem or f"object {read_object.oid} is not a commit"
+        for read_object in read_all(objects, {*tips})
+        if read_object.kind != b"commit" or read_object.problem
     }
     sound = [tip for tip in tips if tip not in found]
-    found |= _failing(sound, lambda some: history(objects, some, [main]))
+    found |= _failing(sound, lambda part: history(objects, part, [main]))
     sound = [tip for tip in tips if tip not in found]
     ahead = history(objects, sound, [main]).parents
     roots = {}
     wrong = {}
-    for one in read_all(objects, ahead):
-        if one.problem:
-            wrong[one.oid] = one.problem
+    for read_object in read_all(objects, ahead):
+        if read_object.problem:
+            wrong[read_object.oid] = read_object.problem
         else:
-            roots[one.oid] = root_of(one.content)
+            roots[read_object.oid] = root_of(read_object.content)
     holding = ancestry(ahead, numbered(wrong), sound)
     found |= {tip: next(iter(wrong.values())) for tip in sound if holding.get(tip)}
     sound = [tip for tip in ahead if tip in {*tips} and tip not in found]
@@ -88,7 +88,7 @@ def damaged(objects: Git, main: str, tips: Collection[str]) -> dict[str, str]:
 
 def _damaged_files(objects: Git, spans: Mapping[str, str], roots: Mapping[str, str]) -> dict[str, str]:
     """Return what is wrong with the directories and files in which tips differ from their merge bases."""
-    found = _failing([*spans], lambda some: [*entries(objects, [(tip, spans[tip]) for tip in some])])
+    found = _failing([*spans], lambda part: [*entries(objects, [(tip, spans[tip]) for tip in part])])
     sound = [tip for tip in spans if tip not in found]
     needed: dict[str, list[str]] = {}
     for tip in sound:
@@ -101,9 +101,9 @@ def _damaged_files(objects: Git, spans: Mapping[str, str], roots: Mapping[str, s
     for tip, files in zip(sound, listed, strict=True):
         for oid in _contents(files):
             needed.setdefault(oid, []).append(tip)
-    for one in read_all(objects, needed):
-        if one.problem:
-            found |= dict.fromkeys(needed[one.oid], one.problem)
+    for read_object in read_all(objects, needed):
+        if read_object.problem:
+            found |= dict.fromkeys(needed[read_object.oid], read_object.problem)
     return found
 
 

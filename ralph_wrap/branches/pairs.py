@@ -91,12 +91,16 @@ def _after(
     first: Sequence[int], second: Sequence[int], last: tuple[int, int], without: Collection[int]
 ) -> set[int]:
     """Return the branches of two lists that have a pair after *last* with one of the other list."""
-    open_first, open_second = ([one for one in some if one not in without] for some in (first, second))
-    later_first, later_second = ([one for one in some if one > last[0]] for some in (open_first, open_second))
+    open_first, open_second = (
+        [number for number in side if number not in without] for side in (first, second)
+    )
+    later_first, later_second = (
+        [number for number in side if number > last[0]] for side in (open_first, open_second)
+    )
     found: set[int] = set()
     if len({*later_first, *later_second}) > 1 and later_first and later_second:
         found.update(later_first, later_second)
     for one_side, other_side in ((open_first, open_second), (open_second, open_first)):
-        if last[0] in one_side and (rest := [one for one in other_side if one > last[1]]):
+        if last[0] in one_side and (rest := [number for number in other_side if number > last[1]]):
             found.update(rest, [last[0]])
     return found

@@ -48,9 +48,9 @@ class AuditRow(NamedTuple):
     """One finding in full.
 
     Attributes:
-        title: its place and name.
+        title: its path and name.
         place: its path, below the project root if it is inside.
-        name: the key or the ref in it; empty if the place says it all.
+        name: the key or the ref in it; empty if the path says it all.
         kind: a value of :class:`FindingKind`.
         effect: what plain git does with it.
         since: when it was seen first; ``None`` if it is accepted.
@@ -73,7 +73,7 @@ class UndoneFinding(NamedTuple):
     """What an undo did with one finding.
 
     Attributes:
-        title: its place and name.
+        title: its path and name.
         action: ``put back`` (as this machine remembers it), ``taken away``, or ``left``.
         aside: where the agent's version is now.
         reason: why it is left.
@@ -108,7 +108,7 @@ def rows(result: Audit) -> list[AuditRow]:
 def _row(finding: Finding, since: str | None, *, accepted: bool) -> AuditRow:
     return AuditRow(
         finding.title,
-        finding.place,
+        finding.shown_path,
         finding.name,
         finding.kind.value,
         EFFECTS[finding.kind],
@@ -131,7 +131,7 @@ def undo(project: Project) -> list[UndoneFinding]:
     common = pointer.common_dir_by_place(project.root)
     directory = common / ASIDE / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     work = _Undo(project, common, directory, result.memory.contents if result.memory.looked else None)
-    return [work.one(finding) for finding in result.findings]
+    return [work.undo(finding) for finding in result.findings]
 
 
 class _Undo(NamedTuple):
@@ -140,7 +140,7 @@ class _Undo(NamedTuple):
     Attributes:
         common: the git directory of the repository.
         directory: where the agent's versions go.
-        contents: files as they were, by place; ``None`` if this machine has never seen the project clean.
+        contents: files as they were, by shown path; ``None`` if this machine never saw the project clean.
 
     """
 
@@ -149,14 +149,14 @@ class _Undo(NamedTuple):
     directory: Path
     contents: Mapping[str, bytes] | None
 
-    def one(self, finding: Finding) -> UndoneFinding:
+    def undo(self, finding: Finding) -> UndoneFinding:
         """Undo one finding."""
         try:
-            return self._one(finding)
+            return self._undo(finding)
         except (OSError, ValueError, RalphError) as error:
             return UndoneFinding(finding.title, "left", reason=str(error))
 
-    def _one(self, finding: Finding) -> UndoneFinding:
+    def _undo(self, finding: Finding) -> UndoneFinding:
         path = Path(finding.path)
         if self.contents is None:
             raise _by_hand(finding, "this machine has not seen the project without it")
@@ -164,7 +164,7 @@ class _Undo(NamedTuple):
             return self._drop_ref(finding)
         if not path.is_relative_to(self.common) or not _is_plainly_below(path, self.common):
             raise _by_hand(finding, "it is outside the git directory")
-        earlier = self.contents.get(finding.place)
+        earlier = self.contents.get(finding.shown_path)
         if finding.kind in KEYS:
             return self._put_keys_back(finding, path, earlier or b"")
         if finding.kind is FindingKind.COMMON_DIR and path.parent.parent.name == "worktrees":

@@ -65,7 +65,7 @@ def show(project: Project, cwd: Path) -> list[EffectiveSetting]:
             row.group,
             as_json(getattr(settings, row.name), row.kind),
             source := sources.get(row.name, DEFAULT),
-            _place(row, source, text, project.environ),
+            _source_of(row, source, text, project.environ),
             row.name not in missing if source == KEY and row.name in settings.stated else None,
         )
         for row in Settings.options
@@ -77,9 +77,9 @@ def show(project: Project, cwd: Path) -> list[EffectiveSetting]:
 def _agents(settings: Settings, text: str, missing: Mapping[str, Any]) -> Iterator[EffectiveSetting]:
     group = config.ROWS["agents"].group
     for name, table in settings.agents:
-        place = _line(text, ("agents", name))
+        line = _line(text, ("agents", name))
         yield EffectiveSetting(
-            f"agents.{name}", group, table.stated(), KEY, place, f"agents.{name}" not in missing
+            f"agents.{name}", group, table.stated(), KEY, line, f"agents.{name}" not in missing
         )
 
 
@@ -92,7 +92,7 @@ def _unapproved(project: Project, stated: Mapping[str, Any]) -> Mapping[str, Any
         return stated
 
 
-def _place(row: Option, source: str, text: str, environ: Mapping[str, str]) -> str | None:
+def _source_of(row: Option, source: str, text: str, environ: Mapping[str, str]) -> str | None:
     if source == KEY:
         return _line(text, (row.name,))
     if source == ENVIRONMENT:

@@ -76,7 +76,7 @@ def resumable(
     *,
     again: bool,
     remote: str | None = None,
-    otherwise: str | None = None,
+    default: str | None = None,
 ) -> ResumableSession:
     """Return a session that the user named, if a new one can go on from it.
 
@@ -85,7 +85,7 @@ def resumable(
         main: ``main`` in the configuration.
         again: go on even if the main branch has its work.
         remote: the remote on which the session is claimed first; ``None`` for none.
-        otherwise: the commit to begin from if the session has left no work; ``None``: that is an error.
+        default: the commit to begin from if the session has left no work; ``None``: that is an error.
 
     Raises:
         NotFoundError: there is no such session, or its branch is gone.
@@ -107,7 +107,7 @@ def resumable(
         return ResumableSession(directory, record, None, has_branch=False, started=started)
     ref, wip = HEADS + record.branch, f"{HEADS}ralph/{record.id}{WIP}"
     tips = list_refs(project.git, ref, wip)
-    if not tips and otherwise is None:
+    if not tips and default is None:
         raise _nothing_left(record)
     for tip in tips:
         if holder := worktree_holding(project.git, tip):
@@ -128,7 +128,7 @@ def resumable(
             f"to go on all the same: ralph-wrap resume {record.id} --again",
         )
     saved = tips.get(wip)
-    base = tips.get(ref) or (saved and _parent(project, saved)) or record.base or saved or otherwise
+    base = tips.get(ref) or (saved and _parent(project, saved)) or record.base or saved or default
     return ResumableSession(directory, record, base, has_branch=ref in tips, started=started)
 
 

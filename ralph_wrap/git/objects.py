@@ -175,7 +175,7 @@ def create_refs(git: Git, refs: Mapping[str, str], reason: str) -> None:
         run_git(git, "update-ref", "--no-deref", "-m", reason, "-z", "--stdin", stdin=rows, config=DURABLE)
 
 
-def move_ref(git: Git, ref: str, before: str, oid: str, reason: str, *, itself: bool = False) -> None:
+def move_ref(git: Git, ref: str, before: str, oid: str, reason: str, *, no_deref: bool = False) -> None:
     """Move a ref to *oid*, if it still points to *before*.
 
     Arguments:
@@ -183,14 +183,14 @@ def move_ref(git: Git, ref: str, before: str, oid: str, reason: str, *, itself: 
         before: object id.
         oid: object id.
         reason: for the reflog.
-        itself: if the ref is symbolic, change the ref and not its target. An agent can make one of our refs
+        no_deref: if the ref is symbolic, change the ref and not its target. An agent can make one of our refs
             point to a branch of the user.
 
     Raises:
         GitError: the ref points to another commit.
 
     """
-    options = ("--no-deref",) if itself else ()
+    options = ("--no-deref",) if no_deref else ()
     run_git(git, "update-ref", *options, "-m", reason, ref, oid, before, config=DURABLE)
 
 

@@ -40,9 +40,9 @@ class AgentReports:
         self._is_blind = False
         self._has_warned_of_promise = False
 
-    def corrected(self, iteration: Iteration, heard: IterationOutput) -> Iteration:
+    def corrected(self, iteration: Iteration, output: IterationOutput) -> Iteration:
         """Return the iteration, corrected by the agent's own report about it."""
-        spent = heard.spent
+        spent = output.spent
         self.spending = self.spending.and_(spent)
         budget.is_used_up(self._limits, self.spending)
         if iteration.cut is CutReason.FLEET_MAX_COST:
@@ -53,20 +53,20 @@ class AgentReports:
                 tokens=spent.tokens,
                 cost_usd=spent.cost,
                 turns=spent.turns,
-                session=heard.session or None,
+                session=output.session or None,
             )
         iteration = iteration._replace(
-            promised=heard.promise.kept and iteration.cut not in ASKED,
+            promised=output.promise.kept and iteration.cut not in ASKED,
             reached=budget.reached(self._limits, self.spending),
         )
-        if heard.promise.seen and not heard.promise.kept:
+        if output.promise.seen and not output.promise.kept:
             self._warn_of_promise()
-        if heard.failure is None:
+        if output.failure is None:
             # An agent that was asked to end may not have come to its report.
             if not self._is_blind and iteration.status == 0 and iteration.cut is None:
                 self._is_blind = self._warn_of_blindness(spent)
             return iteration
-        return self._failed(iteration, heard.failure)
+        return self._failed(iteration, output.failure)
 
     def _failed(self, iteration: Iteration, failure: UsageLimitReached | AgentFailure) -> Iteration:
         iteration = iteration._replace(status=iteration.status or FAILED)

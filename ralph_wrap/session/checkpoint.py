@@ -88,7 +88,7 @@ class Checkpoint:
                 context.settings.push,
                 tree.branch,
                 tree.base,
-                own=tree.branch_created,
+                is_own=tree.branch_created,
                 spare=process_tree.spare,
                 log=context.log,
             )

@@ -317,14 +317,14 @@ def planned(
         branch=settings.branch or f"ralph/{record.id}",
         branch_created=not settings.branch and not settings.resumes,  # no other session has this id
         base=preflight.base,
-        workspace=os.fspath(project.root / _place(settings) / record.worktree_name),
+        workspace=os.fspath(project.root / _worktrees_of(settings) / record.worktree_name),
         marked=True,
         file_mode=project.repository.file_mode,
         symlinks=project.repository.symlinks,
     )
 
 
-def _place(settings: Settings) -> Path:
+def _worktrees_of(settings: Settings) -> Path:
     return CLONES if settings.isolation is Isolation.CLONE else WORKTREES
 
 

@@ -260,14 +260,14 @@ def classify(
 
 
 def sessions(
-    project: Project, now: datetime, *, finished: bool, also: Collection[str] = ()
+    project: Project, now: datetime, *, finished: bool, elsewhere: Collection[str] = ()
 ) -> list[SessionEntry]:
     """Return every session of a project that is not finished, or has kept its worktree, oldest first.
 
     Arguments:
         now: for the ages.
         finished: all finished ones, too.
-        also: ids of sessions that run on other machines; their records here look finished.
+        elsewhere: ids of sessions that run on other machines; their records here look finished.
 
     """
     entries = []
@@ -287,7 +287,7 @@ def sessions(
                 if entry.verdict == Verdict.LIVE.value and isinstance(found, SessionRecord):
                     owners[found.session] = found.owner
         kept = [home.with_worktrees(project.root / parent, taken) for parent in (WORKTREES, CLONES)]
-        running = [read_record(path) for name in also for path in home.finished_paths(name)]
+        running = [read_record(path) for name in elsewhere for path in home.finished_paths(name)]
         ended = (
             home.finished() if finished else [record for records in (*kept, running) for record in records]
         )

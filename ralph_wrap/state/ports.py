@@ -29,8 +29,8 @@ def port_for(agent_id: str, live: Collection[str]) -> int:
     """
     others = {live_id for live_id in live if live_id != agent_id and is_agent_id(live_id)}
     taken = {number for live_id in others for number in _ranges(live_id)}
-    mine = _ranges(agent_id)
-    return _FIRST_PORT + _PORTS * next((number for number in mine if number not in taken), mine[0])
+    own = _ranges(agent_id)
+    return _FIRST_PORT + _PORTS * next((number for number in own if number not in taken), own[0])
 
 
 def _ranges(agent_id: str) -> tuple[int, ...]:

@@ -121,7 +121,7 @@ def is_program(pid: int) -> bool:
         return False
     if fields:
         return fields[0] not in {b"Z", b"X"} and not int(fields[6]) & _KERNEL_THREAD
-    return _ask(pid, lambda process: process.status() != "zombie", otherwise=False)
+    return _ask(pid, lambda process: process.status() != "zombie", default=False)
 
 
 def is_stopped(pid: int) -> bool:
@@ -162,7 +162,7 @@ def start_time(pid: int) -> float | None:
     if fields := _stat(pid):
         return None if fields[0] in {b"Z", b"X"} else int(fields[19]) / os.sysconf("SC_CLK_TCK")
     return _ask(
-        pid, lambda process: None if process.status() == "zombie" else process.create_time(), otherwise=None
+        pid, lambda process: None if process.status() == "zombie" else process.create_time(), default=None
     )
 
 
@@ -364,24 +364,24 @@ def _stat(pid: int) -> list[bytes]:
         return []
 
 
-def _ask(pid: int, question: Callable[[Process], _T], otherwise: _T) -> _T:
+def _ask(pid: int, question: Callable[[Process], _T], default: _T) -> _T:
     """Return the answer of psutil where there is no ``/proc``.
 
     Arguments:
         pid: of the process.
         question: computes the answer from the process.
-        otherwise: the answer if it has ended, and where there is a ``/proc``.
+        default: the answer if it has ended, and where there is a ``/proc``.
 
     Raises:
         PermissionError: it is another user's.
 
     """
     if not _is_missing():
-        return otherwise
+        return default
     try:
         return question(deferred.psutil.Process(pid))
     except deferred.psutil.NoSuchProcess:
-        return otherwise
+        return default
     except deferred.psutil.AccessDenied as error:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from error
 

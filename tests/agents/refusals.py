@@ -40,7 +40,7 @@ class Refusal(NamedTuple):
 
 
 def _named(headers: dict[str, str]) -> dict[str, str]:
-    return {name.replace("_", "-"): told for name, told in headers.items()}
+    return {name.replace("_", "-"): printed for name, printed in headers.items()}
 
 
 def _openai(status: int, code: str | None, message: str, **headers: str) -> Refusing:
@@ -54,8 +54,12 @@ def _anthropic(status: int, kind: str, message: str, **headers: str) -> Refusing
 
 
 def _google(status: int, kind: str, message: str, **details: dict[str, Any]) -> Refusing:
-    told = [{"@type": f"type.googleapis.com/google.rpc.{name}", **detail} for name, detail in details.items()]
-    return Refusing(status, {"error": {"code": status, "message": message, "status": kind, "details": told}})
+    printed = [
+        {"@type": f"type.googleapis.com/google.rpc.{name}", **detail} for name, detail in details.items()
+    ]
+    return Refusing(
+        status, {"error": {"code": status, "message": message, "status": kind, "details": printed}}
+    )
 
 
 _CHECK = "You exceeded your current quota, please check your plan and billing details."

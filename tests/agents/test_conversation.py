@@ -79,9 +79,9 @@ def test_a_session_that_is_gone_is_not_asked_for_again(program: Program, repo: R
     result, seen = _ask(program, repo, tmp_path, keep=True, iterations=3, forgetful=True)
     assert result.ending == ("max-iterations", 3, 0)
     assert [request.count(REMEMBERED) for request in seen] == [0, 0]
-    assert [told["event"] for told in result.warnings if told["event"].startswith("conversation")] == [
-        "conversation.failed"
-    ]
+    assert [
+        printed["event"] for printed in result.warnings if printed["event"].startswith("conversation")
+    ] == ["conversation.failed"]
 
 
 @pytest.mark.parametrize("message", ["", "Use tabs."])

@@ -163,8 +163,8 @@ def test_a_stream_that_is_cut_short_tells_what_came_until_then(path: Any) -> Non
     half = lines[-1][: len(lines[-1]) // 2]
     before = _events(path.parent.name, [b"".join(lines[:-1])])
     ignored = import_module(f"{output.__name__}.{path.parent.name}").FORMAT.ignored
-    told = [] if ignored.match(half) else [UnparsedLine(half)]
-    assert _events(path.parent.name, [b"".join(lines[:-1]) + half]) == [*before, *told]
+    printed = [] if ignored.match(half) else [UnparsedLine(half)]
+    assert _events(path.parent.name, [b"".join(lines[:-1]) + half]) == [*before, *printed]
 
 
 def _answer(output: str, words: str) -> bytes:

@@ -46,8 +46,8 @@ def test_what_a_refusal_means(monkeypatch: pytest.MonkeyPatch, agent: str, case:
 
 def _moment_of(document: dict[str, Any]) -> float:
     """Return when a line was written; some do not say."""
-    told = document.get("timestamp", NOW * 1000)
-    return datetime.fromisoformat(told).timestamp() if isinstance(told, str) else float(told) / 1000
+    printed = document.get("timestamp", NOW * 1000)
+    return datetime.fromisoformat(printed).timestamp() if isinstance(printed, str) else float(printed) / 1000
 
 
 HOUR = 3600
@@ -161,7 +161,7 @@ def test_codex_is_read_by_its_status() -> None:
 )
 def test_when_a_limit_of_opencode_ends(data: dict[str, Any], until: float | None) -> None:
     """At the time that the service names, in any of its forms."""
-    told = {"message": "none", "statusCode": 429, **data}
-    document = {"type": "error", "timestamp": NOW * 1000, "error": {"name": "APIError", "data": told}}
+    printed = {"message": "none", "statusCode": 429, **data}
+    document = {"type": "error", "timestamp": NOW * 1000, "error": {"name": "APIError", "data": printed}}
     (event,) = OutputReader("opencode").feed(json.dumps(document).encode() + b"\n")
-    assert event == UsageLimitReached(told["message"], until)
+    assert event == UsageLimitReached(printed["message"], until)

@@ -126,14 +126,14 @@ def test_a_usage_limit_is_known_with_its_time(program: Program, repo: Repo, tmp_
         running_.session.send(signal.SIGTERM)
         result = running_.finish()
     assert_ended_by(result, signal.SIGTERM)
-    (told,) = [event for event in result.events if event["event"] == "agent.limited"]
+    (printed,) = [event for event in result.events if event["event"] == "agent.limited"]
     # Codex tells no seconds, opencode how many are left, Gemini CLI no time.
-    assert told["until"] == {
+    assert printed["until"] == {
         "claude": UNTIL,
         "codex": UNTIL + 20,
         "opencode": pytest.approx(UNTIL, abs=60),
     }.get(program.name)
-    assert told["level"] == "warning"
+    assert printed["level"] == "warning"
 
 
 @pytest.mark.parametrize("program", ["claude"], indirect=True)
@@ -167,13 +167,13 @@ def test_a_refusal_is_a_limit_or_passes(program: Program, repo: Repo, tmp_path: 
             running_.wait_for("limit.waiting")
             running_.session.send(signal.SIGTERM)
         result = running_.finish()
-    told = {event["event"]: event for event in result.events}
+    printed = {event["event"]: event for event in result.events}
     if refusal.means == "passing":
-        assert (result.ending[:2], told["agent.failed"]["passing"]) == (("max-failures", 1), True)
+        assert (result.ending[:2], printed["agent.failed"]["passing"]) == (("max-failures", 1), True)
         return
     assert_ended_by(result, signal.SIGTERM)
-    assert "agent.failed" not in told
-    until = told["agent.limited"]["until"]
+    assert "agent.failed" not in printed
+    until = printed["agent.limited"]["until"]
     assert (until is None) is (refusal.wait is None)
     assert refusal.wait is None or 0 <= until - begun - refusal.wait <= time.time() - begun
 

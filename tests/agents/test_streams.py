@@ -229,8 +229,8 @@ def _utc(_sealed: None) -> None:
 @pytest.mark.parametrize(("agent", "case"), EXPECTED, ids="/".join)
 def test_what_a_real_stream_tells(agent: str, case: str) -> None:
     """All of it, in order; an agent's name for its session is its own."""
-    told = read(STREAMS / agent / f"{case}.jsonl")
-    assert [SESSION if isinstance(event, AgentSessionId) else event for event in told] == EXPECTED[
+    printed = read(STREAMS / agent / f"{case}.jsonl")
+    assert [SESSION if isinstance(event, AgentSessionId) else event for event in printed] == EXPECTED[
         agent, case
     ]
 

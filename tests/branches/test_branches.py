@@ -32,8 +32,8 @@ def _read(repo: Repo) -> list[Branch]:
 
 
 def _main(repo: Repo, configured: str | None = None) -> MainBranch:
-    place = project.find_project(repo.path, os.environ)
-    return branches.main_branch(place, configured)
+    found_project = project.find_project(repo.path, os.environ)
+    return branches.main_branch(found_project, configured)
 
 
 # Rows
@@ -66,9 +66,9 @@ def test_a_record_tells_of_its_branch(repo: Repo) -> None:
     repo.git("branch", "ralph/a3f2")
     record(repo, "a3f2", repo.head, ended_by="max-cost", cost_usd=1.5)
     (one,) = _read(repo)
-    told = one.record or {}
+    printed = one.record or {}
     names = ("id", "agent", "ended_by", "ended", "cost_usd", "iteration", "branch", "state")
-    assert [told[name] for name in names] == [
+    assert [printed[name] for name in names] == [
         *("a3f2", "claude", "max-cost", "2026-01-02T04:05:06+00:00", 1.5, 3, "ralph/a3f2", "finished")
     ]
     assert (one.base, one.verdict) == (repo.head, None)
@@ -137,11 +137,11 @@ def test_saved_work_of_a_session_that_went_on_with_a_branch_is_recorded(repo: Re
 
 
 @pytest.mark.parametrize(
-    ("there", "saved"), [(["6732-wip"], "ralph/09be-wip"), (["6732", "6732-wip"], "ralph/6732-wip")]
+    ("names", "saved"), [(["6732-wip"], "ralph/09be-wip"), (["6732", "6732-wip"], "ralph/6732-wip")]
 )
-def test_a_session_that_has_not_saved_it_does_not_record_it(repo: Repo, there: list[str], saved: str) -> None:
+def test_a_session_that_has_not_saved_it_does_not_record_it(repo: Repo, names: list[str], saved: str) -> None:
     """Its id alone says nothing, nor does what it saved of a branch that is there."""
-    for name in there:
+    for name in names:
         repo.git("branch", f"ralph/{name}")
     record(repo, "6732", repo.head, branch="ralph/a587", saved=saved)
     assert [(one.record, one.belongs_to, one.base) for one in _read(repo)] == [(None, None, None)]
@@ -233,8 +233,8 @@ def test_the_main_branch_is_the_one_that_is_checked_out(repo: Repo) -> None:
     """In the main checkout, whatever a linked one has."""
     repo.git("checkout", "--quiet", "-b", "trunk")
     repo.git("worktree", "add", "--quiet", "-b", "other", "../other")
-    place = project.find_project(repo.path.parent / "other", os.environ)
-    assert branches.main_branch(place, None).name == "trunk"
+    found_project = project.find_project(repo.path.parent / "other", os.environ)
+    assert branches.main_branch(found_project, None).name == "trunk"
 
 
 def test_a_configured_main_branch_comes_first(repo: Repo) -> None:
@@ -333,8 +333,8 @@ def test_positions_are_what_git_says(repo: Repo, seed: int, monkeypatch: pytest.
         commits.append(Grown(random.choice(names[seed % 2 :]), [] if own_root else parents, files))
     grow_all(repo, commits)
     tips = {one.tip for one in _read(repo)}
-    place = project.find_project(repo.path, os.environ)
-    git = place.git
+    found_project = project.find_project(repo.path, os.environ)
+    git = found_project.git
     main = repo.git("rev-parse", "main")
     facts = facts_of(git, [*tips, main])
     found = positions(git, main, tips, facts)

@@ -40,9 +40,9 @@ def repo(tmp_path: Path) -> Repo:
 def apply(repo: Repo, log: Log, name: str = "aaaa", top: Path | None = None, **env: str) -> AppliedChanges:
     """Put saved work into a checkout, as the command line does."""
     environ = {**os.environ, **env}
-    place = project.find_project(repo.path, environ)
-    one = branches.named(branches.read(place), name)
-    return applying.apply(place, one, top=top or place.root, log=log)
+    found_project = project.find_project(repo.path, environ)
+    one = branches.named(branches.read(found_project), name)
+    return applying.apply(found_project, one, top=top or found_project.root, log=log)
 
 
 def state(repo: Repo) -> dict[str, object]:
@@ -310,9 +310,9 @@ def answered(cwd: Path, *arguments: str) -> tuple[int, Any]:
 
 def test_the_json_answer(repo: Repo) -> None:
     """From a directory of the project, to its main checkout."""
-    ended, told = answered(repo.path / "one", "aaaa")
-    assert (ended, told["success"], told["tool"]) == (0, True, "apply")
-    assert told["data"] == {
+    ended, printed = answered(repo.path / "one", "aaaa")
+    assert (ended, printed["success"], printed["tool"]) == (0, True, "apply")
+    assert printed["data"] == {
         "id": "aaaa",
         "branch": "ralph/aaaa-wip",
         "checkout": os.fspath(repo.path),
@@ -327,10 +327,10 @@ def test_another_checkout_is_named_by_a_directory_in_it(repo: Repo, tmp_path: Pa
     """From wherever: the project is found by it."""
     linked = tmp_path / "linked"
     repo.git("worktree", "add", "-q", "-b", "other", linked)
-    ended, told = answered(tmp_path, "aaaa", "-C", os.fspath(linked / "one"))
-    assert (ended, told["data"]["checkout"]) == (0, os.fspath(linked))
-    ended, told = answered(repo.path, "ffff")
-    assert (ended, told["error"]["code"]) == (4, "not_found")
+    ended, printed = answered(tmp_path, "aaaa", "-C", os.fspath(linked / "one"))
+    assert (ended, printed["data"]["checkout"]) == (0, os.fspath(linked))
+    ended, printed = answered(repo.path, "ffff")
+    assert (ended, printed["error"]["code"]) == (4, "not_found")
 
 
 def test_a_person_reads_what_the_files_are(repo: Repo) -> None:

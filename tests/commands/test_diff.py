@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def _sides(repo: Repo, name: str, other: str | None = None, **options: bool | int) -> diff.DiffSides:
-    place = project.find_project(repo.path, os.environ)
-    with project.objects_of(place) as objects:
-        return diff.sides(place, objects, name, other, **options)  # type: ignore[arg-type]
+    found_project = project.find_project(repo.path, os.environ)
+    with project.objects_of(found_project) as objects:
+        return diff.sides(found_project, objects, name, other, **options)  # type: ignore[arg-type]
 
 
 def test_what_has_landed_begins_at_its_recorded_base(repo: Repo) -> None:
@@ -90,7 +90,7 @@ def test_an_iteration_is_what_it_left_to_the_next_one(repo: Repo) -> None:
     repo.git("branch", "-D", "snapshot")
     session = record(repo, "a3f2", base)
     record(repo, "09be", base, branch="ralph/a3f2", began=datetime(2026, 1, 3, tzinfo=UTC))
-    told = [
+    printed = [
         {"event": "iteration.kept", "iteration": 1, "head": commit, "snapshot": None},
         {"event": "iteration.kept", "iteration": 2, "head": commit, "snapshot": "refs/heads/main"},
         {"event": "iteration.kept", "iteration": 3, "head": left, "snapshot": None},
@@ -100,7 +100,7 @@ def test_an_iteration_is_what_it_left_to_the_next_one(repo: Repo) -> None:
         {"event": "other", "words": '"iteration.kept"', "iteration": 7, "head": left, "snapshot": None},
     ]
     lines = [
-        *map(json.dumps, told),
+        *map(json.dumps, printed),
         '"iteration.kept"',
         '{"event": "iteration.kept"}',
         '{"event": "iteration.kept", ',
@@ -207,9 +207,9 @@ def test_ctrl_c_is_for_the_pager(repo: Repo, tmp_path: Path, script: Callable[[s
 def test_a_branch_that_is_not_there_has_its_own_status(repo: Repo) -> None:
     """And its own word."""
     done = command("diff", "beef", cwd=repo.path)
-    told = json.loads(done.stderr)
-    assert (done.status, done.stdout, told["code"]) == (4, b"", "not_found")
-    assert told["message"] == "there is no branch ralph/beef"
+    printed = json.loads(done.stderr)
+    assert (done.status, done.stdout, printed["code"]) == (4, b"", "not_found")
+    assert printed["message"] == "there is no branch ralph/beef"
 
 
 def test_missing_saved_work_is_named(repo: Repo) -> None:

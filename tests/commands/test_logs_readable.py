@@ -34,9 +34,9 @@ SEEN = b"Looking.\n> Bash: make \xe2\x80\xa6\n"
 
 def _printed(repo: Repo, to: Path, name: str, *, raw: bool = False, events: bool = False) -> bytes:
     """Return what is printed of a session's log."""
-    place = project.find_project(repo.path, os.environ)
+    found_project = project.find_project(repo.path, os.environ)
     with to.open("wb") as file:
-        logs.logs(place, name, events=events, follow=False, descriptor=file.fileno(), raw=raw)
+        logs.logs(found_project, name, events=events, follow=False, descriptor=file.fileno(), raw=raw)
     return to.read_bytes()
 
 

@@ -209,9 +209,9 @@ def test_an_expired_branch_goes_with_its_snapshots(repo: Repo) -> None:
         record(repo, agent_id, repo.head, branch=name, began=began)
         repo.git("update-ref", f"refs/ralph/snapshots/{agent_id}/1", repo.head)
     assert drop_some(repo, "gone") is None
-    place = project.find_project(repo.path, os.environ)
-    assert dropping.expire(place, 10.0, NOW + 5) == []
-    assert dropping.expire(place, 10.0, NOW + 20) == ["gone"]
+    found_project = project.find_project(repo.path, os.environ)
+    assert dropping.expire(found_project, 10.0, NOW + 5) == []
+    assert dropping.expire(found_project, 10.0, NOW + 20) == ["gone"]
     left = repo.git("for-each-ref", "--format=%(refname)", "refs/ralph").splitlines()
     assert left == ["refs/ralph/snapshots/09be/1"]
 

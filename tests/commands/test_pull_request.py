@@ -50,7 +50,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
 
 
 @pytest.fixture
-def there(repo: Repo, hub: GitHub) -> Repo:
+def origin(repo: Repo, hub: GitHub) -> Repo:
     """Return the repository o/r on GitHub, which the project's origin is; branch a3f2 has one commit."""
     made = on_github(hub, "o/r")
     repo.git("remote", "add", "origin", f"http://{HOST}/o/r.git")
@@ -75,13 +75,15 @@ def opened(repo: Repo, log: Log, name: str = "a3f2", **env: str) -> OpenedPullRe
     )
 
 
-def pushed(there: Repo) -> dict[str, str]:
+def pushed(origin: Repo) -> dict[str, str]:
     """Return the branches of a repository, with the subject of each one's last commit."""
-    rows = there.git("for-each-ref", "--format=%(refname:short) %(subject)").splitlines()
+    rows = origin.git("for-each-ref", "--format=%(refname:short) %(subject)").splitlines()
     return dict(row.split(" ", 1) for row in rows)
 
 
-def test_a_branch_is_pushed_and_a_pull_request_opened(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_a_branch_is_pushed_and_a_pull_request_opened(
+    repo: Repo, origin: Repo, hub: GitHub, log: Log
+) -> None:
     """The branch and nothing else, above all not its saved work."""
     grow(repo, "ralph/a3f2-wip", "ralph/a3f2", {"b": "b\n"})
     record(repo, "a3f2", repo.head)
@@ -89,7 +91,7 @@ def test_a_branch_is_pushed_and_a_pull_request_opened(repo: Repo, there: Repo, h
     assert opened(repo, log) == OpenedPullRequest(
         "a3f2", "ralph/a3f2", "main", ADDRESS, "origin", created=True
     )
-    assert pushed(there) == {"ralph/a3f2": "Add a"}
+    assert pushed(origin) == {"ralph/a3f2": "Add a"}
     (pull,) = hub.pulls
     assert (pull["head"], pull["baseRefName"], pull["title"]) == ("ralph/a3f2", "main", "Add a")
     assert pull["body"] == (
@@ -113,7 +115,7 @@ def test_a_commit_without_a_subject_is_no_title() -> None:
     assert pull_request.title_of(BRANCH, [CommitSummary("0" * 40, "")]) == "ralph/a3f2: 1 commit"
 
 
-def test_words_of_an_agent_are_only_words(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_words_of_an_agent_are_only_words(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
     """No option of gh, nothing for a terminal, and in the body a block of code, which mentions no user."""
     subject = "--web @everyone, fixes #1 \x1b[2J\u202e" + "x" * 300
     grow(repo, "ralph/a3f2", "main", {"a": "a\n"}, message=subject)
@@ -123,7 +125,7 @@ def test_words_of_an_agent_are_only_words(repo: Repo, there: Repo, hub: GitHub, 
     shown += "x" * (199 - len(shown)) + "…"
     assert hub.pulls[0]["title"] == shown
     assert hub.pulls[0]["body"] == f"Commits, oldest first:\n\n    {commit} {shown}\n"
-    assert len(pushed(there)) == 1
+    assert len(pushed(origin)) == 1
 
 
 @pytest.mark.parametrize(
@@ -147,18 +149,18 @@ def test_the_body_has_only_what_we_have_written(fields: dict[str, object], words
     )
 
 
-def test_one_that_is_open_is_the_answer(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_one_that_is_open_is_the_answer(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
     """It gets what was committed since; that of a branch of the same name in a fork is another one."""
     fork = {"baseRefName": "main", "headRefName": "ralph/a3f2", "owner": "other", "url": "http://other"}
     hub.pulls.append(fork)
     first = opened(repo, log)
     grow(repo, "ralph/a3f2", "ralph/a3f2", {"a": "more\n"}, message="More")
     assert opened(repo, log) == first._replace(created=False)
-    assert pushed(there) == {"ralph/a3f2": "More"}
+    assert pushed(origin) == {"ralph/a3f2": "More"}
     assert [pull["owner"] for pull in hub.pulls] == ["other", "o"]
 
 
-def test_a_fork_is_pushed_to_and_the_original_asked(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_a_fork_is_pushed_to_and_the_original_asked(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
     """Where gh says that pull requests of this checkout belong."""
     original = on_github(hub, "up/r")
     repo.git("remote", "add", "upstream", f"http://{HOST}/up/r.git")
@@ -167,17 +169,17 @@ def test_a_fork_is_pushed_to_and_the_original_asked(repo: Repo, there: Repo, hub
     assert opened(repo, log)._replace(url="") == OpenedPullRequest(
         "a3f2", "ralph/a3f2", "main", "", "origin", created=False
     )
-    assert (pushed(there), pushed(original)) == ({"ralph/a3f2": "Add a"}, {})
+    assert (pushed(origin), pushed(original)) == ({"ralph/a3f2": "Add a"}, {})
 
 
-def test_the_configured_remote_is_pushed_to(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_the_configured_remote_is_pushed_to(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
     """It is the one that sessions push to."""
     mine = on_github(hub, "mine/r")
     repo.git("remote", "add", "mine", f"http://{HOST}/mine/r.git")
     repo.write(".ralph/config.toml", 'push = "mine"\n')
     assert opened(repo, log).remote == "mine"
     assert hub.pulls[0]["head"] == "mine:ralph/a3f2"
-    assert (pushed(there), pushed(mine)) == ({}, {"ralph/a3f2": "Add a"})
+    assert (pushed(origin), pushed(mine)) == ({}, {"ralph/a3f2": "Add a"})
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ def test_where_to_push_is_not_guessed(
     assert error.value.message == problem
 
 
-def test_the_only_remote_is_meant_whatever_its_name(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_the_only_remote_is_meant_whatever_its_name(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
     """And the main branch may be one that only it has."""
     repo.git("remote", "rename", "origin", "hub")
     repo.git("push", "-q", "hub", "main")
@@ -210,10 +212,10 @@ def test_the_only_remote_is_meant_whatever_its_name(repo: Repo, there: Repo, hub
     repo.git("branch", "-q", "-D", "main")
     repo.write(".ralph/config.toml", 'main = "hub/main"\n')
     assert opened(repo, log)[1:5] == ("ralph/a3f2", "main", ADDRESS, "hub")
-    assert (hub.pulls[0]["baseRefName"], sorted(pushed(there))) == ("main", ["main", "ralph/a3f2"])
+    assert (hub.pulls[0]["baseRefName"], sorted(pushed(origin))) == ("main", ["main", "ralph/a3f2"])
 
 
-def test_a_branch_that_is_not_to_land_is_refused(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_a_branch_that_is_not_to_land_is_refused(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
     """Merged, without commits, saved work alone, without a common history: nothing is pushed."""
     grow(repo, "ralph/0001", "main", {"b": "b\n"})
     grow(repo, "main", "main", {"b": "b\n"}, message="the same")
@@ -233,10 +235,12 @@ def test_a_branch_that_is_not_to_land_is_refused(repo: Repo, there: Repo, hub: G
     }
     with pytest.raises(NotFoundError):
         opened(repo, log, "ffff")
-    assert (pushed(there), hub.asked) == ({}, [])
+    assert (pushed(origin), hub.asked) == ({}, [])
 
 
-def test_a_session_that_is_not_finished_is_waited_for(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_a_session_that_is_not_finished_is_waited_for(
+    repo: Repo, origin: Repo, hub: GitHub, log: Log
+) -> None:
     """As for landing its branch: it is not yet what it will be."""
     claimed = repo.path / ".ralph" / "run" / "agents" / "a3f2.json"
     record(repo, "a3f2", repo.head)
@@ -245,19 +249,19 @@ def test_a_session_that_is_not_finished_is_waited_for(repo: Repo, there: Repo, h
         opened(repo, log)
     claimed.unlink()
     assert opened(repo, log).created
-    assert (len(hub.pulls), len(pushed(there))) == (1, 1)
+    assert (len(hub.pulls), len(pushed(origin))) == (1, 1)
 
 
-def test_what_another_user_has_pushed_there_stays(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_what_another_user_has_pushed_there_stays(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
     """It is not contained in the branch: nothing is replaced, and nothing opened."""
-    other = there.git("commit-tree", "-m", "theirs", there.git("mktree"))
-    there.git("update-ref", "refs/heads/ralph/a3f2", other)
+    other = origin.git("commit-tree", "-m", "theirs", origin.git("mktree"))
+    origin.git("update-ref", "refs/heads/ralph/a3f2", other)
     with pytest.raises(ConflictError, match=r"has other commits: \[rejected\] \(fetch first\)$"):
         opened(repo, log)
-    assert (pushed(there), hub.pulls) == ({"ralph/a3f2": "theirs"}, [])
+    assert (pushed(origin), hub.pulls) == ({"ralph/a3f2": "theirs"}, [])
 
 
-def test_a_refusal_is_printed_in_its_own_words(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_a_refusal_is_printed_in_its_own_words(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
     """By GitHub, of a pull request."""
     hub.refusal = "Base ref must be a branch"
     with pytest.raises(RalphError) as error:
@@ -265,22 +269,22 @@ def test_a_refusal_is_printed_in_its_own_words(repo: Repo, there: Repo, hub: Git
     assert error.value.message == (
         "gh pr create: pull request create failed: GraphQL: Base ref must be a branch (createPullRequest)"
     )
-    assert pushed(there) == {"ralph/a3f2": "Add a"}
+    assert pushed(origin) == {"ralph/a3f2": "Add a"}
 
 
-def test_a_missing_login_is_explained(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_a_missing_login_is_explained(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
     """Before anything is pushed."""
     with pytest.raises(RalphError, match="gh auth login"):
         opened(repo, log, GH_TOKEN="", GH_HOST="", CI="")
-    assert (pushed(there), hub.asked) == ({}, [])
+    assert (pushed(origin), hub.asked) == ({}, [])
 
 
-def test_a_remote_that_is_not_on_github_is_refused(repo: Repo, there: Repo, hub: GitHub, log: Log) -> None:
+def test_a_remote_that_is_not_on_github_is_refused(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
     """In gh's words, before anything is pushed."""
-    repo.git("remote", "set-url", "origin", os.fspath(there.path))
+    repo.git("remote", "set-url", "origin", os.fspath(origin.path))
     with pytest.raises(RalphError, match=r"^gh repo view: none of the git remotes configured"):
         opened(repo, log)
-    assert (pushed(there), hub.asked) == ({}, [])
+    assert (pushed(origin), hub.asked) == ({}, [])
 
 
 def test_without_gh_nothing_is_done(repo: Repo, log: Log, tmp_path: Path) -> None:
@@ -312,7 +316,7 @@ def test_a_gh_that_hangs_is_ended(
 
 
 def test_gh_runs_nothing_that_an_agent_has_configured(
-    repo: Repo, there: Repo, hub: GitHub, log: Log, script: Callable[[str], str], tmp_path: Path
+    repo: Repo, origin: Repo, hub: GitHub, log: Log, script: Callable[[str], str], tmp_path: Path
 ) -> None:
     """It asks git for what is uncommitted, which would start a file system monitor."""
     repo.git("config", "core.fsmonitor", script(f"echo ran >{tmp_path}/ran"))
@@ -320,11 +324,11 @@ def test_gh_runs_nothing_that_an_agent_has_configured(
     (tmp_path / "ran").unlink()
     assert opened(repo, log, GH_FORCE_TTY="80", CLICOLOR_FORCE="1").url == ADDRESS
     assert not (tmp_path / "ran").exists()
-    assert (len(hub.pulls), len(pushed(there))) == (1, 1)
+    assert (len(hub.pulls), len(pushed(origin))) == (1, 1)
 
 
 def test_unpushed_commits_of_the_main_branch_are_named(
-    repo: Repo, there: Repo, hub: GitHub, tmp_path: Path
+    repo: Repo, origin: Repo, hub: GitHub, tmp_path: Path
 ) -> None:
     """They would show in the pull request as if they were the session's."""
     repo.git("push", "-q", "origin", "main")
@@ -332,18 +336,18 @@ def test_unpushed_commits_of_the_main_branch_are_named(
     grow(repo, "ralph/a3f2", "main", {"a": "a\n"})
     with (tmp_path / "told").open("wb") as file:
         opened(repo, Log(file.fileno(), terminal=False, colour=False, as_json=True))
-    told = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
-    assert [(one["level"], one["message"]) for one in told] == [
+    printed = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
+    assert [(one["level"], one["message"]) for one in printed] == [
         (
             "warning",
             "the pull request also has 2 commits of main that origin/main lacks",
         ),
         ("info", "pushed ralph/a3f2 to origin"),
     ]
-    assert (len(hub.pulls), len(pushed(there))) == (1, 2)
+    assert (len(hub.pulls), len(pushed(origin))) == (1, 2)
 
 
-def test_the_answer_is_the_address(repo: Repo, there: Repo, hub: GitHub) -> None:
+def test_the_answer_is_the_address(repo: Repo, origin: Repo, hub: GitHub) -> None:
     """On standard output, alone, and with what it is about as JSON."""
     ended = command("review", "--pr", "ralph/a3f2", cwd=repo.path, env={"RALPH_TRUST": "1"})
     assert (ended.status, ended.stdout.decode()) == (0, f"{ADDRESS}\n"), ended.stderr
@@ -364,11 +368,11 @@ def test_the_answer_is_the_address(repo: Repo, there: Repo, hub: GitHub) -> None
             },
         },
     )
-    assert (len(hub.pulls), len(pushed(there))) == (1, 1)
+    assert (len(hub.pulls), len(pushed(origin))) == (1, 1)
 
 
 def test_it_is_about_one_branch(repo: Repo) -> None:
     """Options of the list mean nothing to it."""
     ended = command("review", "--pr", "a3f2", "--only", "live", "--json", cwd=repo.path)
-    told = json.loads(ended.stdout)
-    assert (ended.status, told["error"]["code"]) == (2, "usage")
+    printed = json.loads(ended.stdout)
+    assert (ended.status, printed["error"]["code"]) == (2, "usage")

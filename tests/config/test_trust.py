@@ -45,8 +45,8 @@ def test_an_approved_one_is_run(app: Repo) -> None:
     assert answered(app.path)["approved"] is True
     for _ in range(2):
         assert session(app).status == 0
-    told = [event for event in run(app.path, *SH, "true").events if event["event"] == "commands.approved"]
-    assert [(event["by"], event["sha256"]) for event in told] == [
+    printed = [event for event in run(app.path, *SH, "true").events if event["event"] == "commands.approved"]
+    assert [(event["by"], event["sha256"]) for event in printed] == [
         ("ralph-wrap trust", trust.digest({"setup": SETUP}))
     ]
 

@@ -108,10 +108,10 @@ def test_stop(start_box: StartBox, repo: Repo, init: bool) -> None:
     box = start_box(repo.path, init=init)
     workers = Workers.start(box)
     stop_and_start(box, workers, *["signal"] * EIGHT)
-    told = re.findall(
+    printed = re.findall(
         r"^ralph-wrap init: (asked to end|finished): \d+ \S+ \(session ", box.log(), re.MULTILINE
     )
-    assert sorted(told) == ["asked to end"] * EIGHT + ["finished"] * EIGHT
+    assert sorted(printed) == ["asked to end"] * EIGHT + ["finished"] * EIGHT
 
 
 def test_restart(start_box: StartBox, repo: Repo) -> None:

@@ -28,7 +28,7 @@ FAULTS = [("ENOSPC", "dirty"), ("EIO", "merge")]
 
 def _explains(result: Result) -> bool:
     """Return whether a command that failed says why, in words, and without a traceback."""
-    words = [told["message"] for told in result.narration if told["level"] == "error"]
+    words = [printed["message"] for printed in result.narration if printed["level"] == "error"]
     return bool(words) and "please report this" not in result.stderr and "Traceback" not in result.stderr
 
 
@@ -102,7 +102,9 @@ def test_an_agent_that_fills_the_disk_loses_nothing(small: Repo, filler: str) ->
     (worktree,) = (small.path / ".ralph" / "worktrees").iterdir()
     before = _work(worktree)
     assert before["new"] == 4
-    assert [told["path"] for told in result.warnings if told["event"] == "worktree.kept"] == [str(worktree)]
+    assert [printed["path"] for printed in result.warnings if printed["event"] == "worktree.kept"] == [
+        str(worktree)
+    ]
     _make_room(small)
     assert sweep(small).status in {0, 5}
     _check_nothing_is_lost(small, worktree, before)

@@ -56,10 +56,10 @@ class Deadly(NamedTuple):
 
     def check(self, world: World, at: str, *results: Result) -> None:
         """Fail unless everything is finished, or still in the worktree, and only sentences were printed."""
-        told = "".join(result.stderr for result in results)
-        assert "\nTraceback" not in told, f"{at}: {told}"
-        assert "please report this" not in told, f"{at}: {told}"
-        self.reference.check(world, at, told)
+        printed = "".join(result.stderr for result in results)
+        assert "\nTraceback" not in printed, f"{at}: {printed}"
+        assert "please report this" not in printed, f"{at}: {printed}"
+        self.reference.check(world, at, printed)
 
 
 def _meet_in_session(deadly: Deadly, directory: Path, fault: str, number: int) -> None:

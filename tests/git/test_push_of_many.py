@@ -40,7 +40,7 @@ def _pushed(git: Git, changes: list[RemoteChange], *, atomic: bool = True) -> st
 
 
 @pytest.fixture
-def there(git: Git, repo: Repo, remote: Repo) -> dict[str, str]:
+def pushed_refs(git: Git, repo: Repo, remote: Repo) -> dict[str, str]:
     """Return refs that a push of many has made on the remote."""
     made = {f"{FLEET}index/{number}": repo.head for number in range(COUNT)}
     assert _pushed(git, [RemoteChange(ref, None, oid) for ref, oid in made.items()]) == ""
@@ -48,38 +48,38 @@ def there(git: Git, repo: Repo, remote: Repo) -> dict[str, str]:
     return made
 
 
-def _there(remote: Repo) -> dict[str, str]:
+def _refs_of(remote: Repo) -> dict[str, str]:
     rows = remote.git("for-each-ref", "--format=%(refname) %(objectname)", FLEET)
     return dict(row.split(" ", 1) for row in rows.splitlines())
 
 
-def test_the_refs_of_a_killed_push_go(git: Git, repo: Repo, there: dict[str, str]) -> None:
+def test_the_refs_of_a_killed_push_go(git: Git, repo: Repo, pushed_refs: dict[str, str]) -> None:
     """A push on a later day deletes them; those of a push that may run stay."""
     now = int(time.time())
     left, running = (f"refs/ralph-push/{begun}-aa/after/heads/x" for begun in (now - 90000, now))
     for ref in (left, running):
         repo.git("update-ref", ref, repo.head)
-    changes = [RemoteChange(ref, oid, None) for ref, oid in there.items()]
+    changes = [RemoteChange(ref, oid, None) for ref, oid in pushed_refs.items()]
     with leased_push(git, "origin", changes) as push:
         assert push.wait(60).status == 0
     assert [*list_refs(git, "refs/ralph-push/")] == [running]
 
 
 def test_many_refs_move_and_go(
-    git: Git, repo: Repo, remote: Repo, there: dict[str, str], tmp_path: Path
+    git: Git, repo: Repo, remote: Repo, pushed_refs: dict[str, str], tmp_path: Path
 ) -> None:
     """Git compares each refspec with each ref of the remote, so one pattern names those that move."""
     before, after = repo.head, repo.commit("next")
-    changes = [RemoteChange(ref, before, after) for ref in there]
+    changes = [RemoteChange(ref, before, after) for ref in pushed_refs]
     changes[3:4] = [RemoteChange(changes[3].ref, before, None), RemoteChange(f"{FLEET}spec", None, after)]
     assert _pushed(git, changes) == ""
-    assert _there(remote) == {change.ref: change.after for change in changes if change.after}
+    assert _refs_of(remote) == {change.ref: change.after for change in changes if change.after}
     assert max(map(int, (tmp_path / "words").read_text().split())) < COUNT
 
 
 @pytest.mark.parametrize("atomic", [True, False])
 def test_a_lease_of_many_holds(
-    git: Git, repo: Repo, remote: Repo, there: dict[str, str], *, atomic: bool
+    git: Git, repo: Repo, remote: Repo, pushed_refs: dict[str, str], *, atomic: bool
 ) -> None:
     """Another program has moved one ref, made another, and deleted a third one: those stay as they are."""
     before, after = repo.head, repo.commit("next")
@@ -87,37 +87,37 @@ def test_a_lease_of_many_holds(
     remote.git("update-ref", moved, f"{before}^{{tree}}")
     remote.git("update-ref", made, before)
     remote.git("update-ref", "-d", gone)
-    found = _there(remote)
-    changes = [RemoteChange(ref, before, after) for ref in there] + [RemoteChange(made, None, after)]
+    found = _refs_of(remote)
+    changes = [RemoteChange(ref, before, after) for ref in pushed_refs] + [RemoteChange(made, None, after)]
     assert "rejected" in _pushed(git, changes, atomic=atomic)
-    rest = {} if atomic else dict.fromkeys(there.keys() - {moved, gone}, after)
-    assert _there(remote) == found | rest
+    rest = {} if atomic else dict.fromkeys(pushed_refs.keys() - {moved, gone}, after)
+    assert _refs_of(remote) == found | rest
 
 
 def test_refs_that_the_user_tracks_give_no_lease(
-    git: Git, repo: Repo, remote: Repo, there: dict[str, str]
+    git: Git, repo: Repo, remote: Repo, pushed_refs: dict[str, str]
 ) -> None:
     """The leases are those of the changes, and not what the user has fetched."""
     repo.git("config", "--add", "remote.origin.fetch", "+refs/ralph/*:refs/theirs/*")
     repo.git("fetch", "-q", "origin")
     before, after = repo.head, repo.commit("next")
-    assert "stale info" in _pushed(git, [RemoteChange(ref, after, after) for ref in there])
-    assert set(_there(remote).values()) == {before}
-    assert _pushed(git, [RemoteChange(ref, before, after) for ref in there]) == ""
+    assert "stale info" in _pushed(git, [RemoteChange(ref, after, after) for ref in pushed_refs])
+    assert set(_refs_of(remote).values()) == {before}
+    assert _pushed(git, [RemoteChange(ref, before, after) for ref in pushed_refs]) == ""
 
 
 def test_refs_below_a_prefix_go_if_they_are_as_known(
-    git: Git, repo: Repo, remote: Repo, there: dict[str, str]
+    git: Git, repo: Repo, remote: Repo, pushed_refs: dict[str, str]
 ) -> None:
     """Another program has made one more: all stay. Refs elsewhere stay, too."""
     remote.git("update-ref", f"{FLEET}spec", repo.head)
     remote.git("update-ref", f"{FLEET}index/new", repo.head)
-    for refs, is_gone in ((there, False), (there | {f"{FLEET}index/new": repo.head}, True)):
+    for refs, is_gone in ((pushed_refs, False), (pushed_refs | {f"{FLEET}index/new": repo.head}, True)):
         with pushed_deletion(git, "origin", f"{FLEET}index/", refs) as running:
             running.ended(60)
             assert (running.wait().status == 0) == is_gone
-        assert (f"{FLEET}index/0" not in _there(remote)) == is_gone
-    assert [*_there(remote)] == [f"{FLEET}spec"]
+        assert (f"{FLEET}index/0" not in _refs_of(remote)) == is_gone
+    assert [*_refs_of(remote)] == [f"{FLEET}spec"]
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,8 @@ def test_an_agent_that_names_none_is_reported_once(agent: Callable[..., Result])
     """It goes on without."""
     result = agent(TAKEN_UP + result_line("Fine."), "-n", "3")
     assert _taken_up(result) == ["", "", ""]
-    (told,) = result.warnings
-    assert (told["message"], told["hint"]) == (
+    (printed,) = result.warnings
+    assert (printed["message"], printed["hint"]) == (
         "no effect: keep_conversation; the agent does not name its own session",
         "each iteration begins a new one",
     )
@@ -92,7 +92,7 @@ def test_an_agent_that_is_not_known_to_do_that(
     repo.write(".ralph/config.toml", f"keep_conversation = true\n{table}")
     result = run(repo.path, "-a", name, *OPTIONS, "-n", "2", env=TRUSTED)
     assert (result.status, _taken_up(result)) == (0, ["", ""])
-    assert [told["message"] for told in result.warnings] == [
+    assert [printed["message"] for printed in result.warnings] == [
         f"no effect: keep_conversation; {name} has no known option to continue its own session"
     ]
 
@@ -104,9 +104,9 @@ def test_a_session_that_is_gone_is_not_taken_up_again(agent: Callable[..., Resul
         TAKEN_UP + _in_iteration(2, gone + "exit\n") + _names("a-1") + result_line("Fine."), "-n", "3"
     )
     assert _taken_up(result) == ["", "a-1", ""]
-    assert [told["message"] for told in result.warnings if told["event"] == "conversation.failed"] == [
-        "the agent failed with its own session a-1: the next iteration begins a new one"
-    ]
+    assert [
+        printed["message"] for printed in result.warnings if printed["event"] == "conversation.failed"
+    ] == ["the agent failed with its own session a-1: the next iteration begins a new one"]
 
 
 def test_a_refused_iteration_is_repeated_as_it_was(agent: Callable[..., Result], tmp_path: Path) -> None:

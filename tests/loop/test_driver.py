@@ -88,7 +88,7 @@ def test_a_failing_iteration_is_logged_with_the_wait_for_the_next(repo: Repo) ->
     env = {"KEPT": PROMISE}
     result = run(repo.path, "--delay", "500ms", "--max-stalls", "0", *SH, agent, env=env)
     assert result.ending == ("promise", 5, 0)
-    assert [told["message"] for told in result.narration if told["event"] == "iteration.ended"] == [
+    assert [printed["message"] for printed in result.narration if printed["event"] == "iteration.ended"] == [
         "iteration 1 failed with status 7, next in 1.5s",
         "iteration 2 failed with status 7, next in 2.5s",
         "iteration 4 failed with status 7, next in 1.5s",
@@ -98,7 +98,7 @@ def test_a_failing_iteration_is_logged_with_the_wait_for_the_next(repo: Repo) ->
 def test_the_last_failing_iteration_has_no_next(repo: Repo) -> None:
     """It is logged all the same."""
     result = run(repo.path, "-n", "1", "--", "false")
-    assert [told["message"] for told in result.narration if told["event"] == "iteration.ended"] == [
+    assert [printed["message"] for printed in result.narration if printed["event"] == "iteration.ended"] == [
         "iteration 1 failed with status 1"
     ]
 

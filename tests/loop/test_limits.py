@@ -34,7 +34,7 @@ def _cuts(result: Result) -> list[str | None]:
 
 
 def _warned(result: Result) -> list[str]:
-    return [told["message"] for told in result.warnings]
+    return [printed["message"] for printed in result.warnings]
 
 
 # Tokens

@@ -212,7 +212,7 @@ def test_a_promise_elsewhere_is_warned_about_once(repo: Repo, tmp_path: Path) ->
     answer = f"I cannot say {PROMISE} yet"
     result = run(repo.path, "-a", "claude", "-p", "do it", "-n", "3", env=_claude(tmp_path, answer))
     assert result.ending == ("max-iterations", 3, 0)
-    assert [(told["event"], told["message"]) for told in result.warnings] == [
+    assert [(printed["event"], printed["message"]) for printed in result.warnings] == [
         (
             "promise.ignored",
             f"the answer has {PROMISE}, but not on a line of its own: that does not end the loop",

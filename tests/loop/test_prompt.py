@@ -129,7 +129,7 @@ def test_a_prompt_file_that_vanishes_makes_iterations_fail(repo: Repo, tmp_path:
         prompt.write_text("back\n")
         result = session.finish()
     assert event["status"] == 1
-    assert [told["message"] for told in result.warnings] == [
+    assert [printed["message"] for printed in result.warnings] == [
         f"prompt file {prompt} cannot be read: No such file or directory"
     ]
     assert (result.status, result.stdout) == (0, b"here\nback\n")
@@ -208,4 +208,4 @@ def test_without_a_prompt_there_is_no_preamble(repo: Repo) -> None:
     """The agent would take it for a prompt; a message says that the option changes nothing."""
     result = run(repo.path, "--preamble", "on", "-n", "1", "--", "cat")
     assert (result.ending, result.stdout) == (("max-iterations", 1, 0), b"")
-    assert "--preamble: no effect without a prompt" in [told["message"] for told in result.narration]
+    assert "--preamble: no effect without a prompt" in [printed["message"] for printed in result.narration]

@@ -163,9 +163,9 @@ def test_a_session_without_one_does_not_load_its_modules(repo: Repo, configured:
     """Every start is measured: few projects have one, so only they load its modules."""
     if configured:
         configure(repo, "true")
-    told = run(repo.path, *SH, "true", env={"PYTHONPROFILEIMPORTTIME": "1"}).stderr
+    printed = run(repo.path, *SH, "true", env={"PYTHONPROFILEIMPORTTIME": "1"}).stderr
     loaded = {
-        line.rpartition("|")[2].strip() for line in told.splitlines() if line.startswith("import time:")
+        line.rpartition("|")[2].strip() for line in printed.splitlines() if line.startswith("import time:")
     }
     assert "ralph_wrap.loop.driver" in loaded
     wanted = {f"ralph_wrap.{name}" for name in ("config.trust", "interfaces.cli.approval_prompt")}
@@ -181,7 +181,7 @@ def test_the_project_itself_is_the_users_to_set_up(repo: Repo) -> None:
     result = run(repo.path, "--isolation", "off", *SH, "ls")
     assert result.status == 0
     assert b"ran" not in result.stdout
-    assert [told["message"] for told in result.narration if told["event"] == "setup.skipped"] == [
+    assert [printed["message"] for printed in result.narration if printed["event"] == "setup.skipped"] == [
         "setup is not run in the project itself: touch ran"
     ]
 

@@ -197,13 +197,13 @@ def forged(repo: Repo, victim: int) -> Forged:
     repo.write(".gitignore", ".ralph/\n")  # else the first session writes it
     repo.commit("base")
     lies, template = _ended(repo, "abcd", victim)
-    told = [
+    printed = [
         (name, lie)
         for name, each in (("record.json", of_record), ("report.json", of_report))
         for lie in each(json.loads((template / name).read_text()), lies)
     ]
     base = repo.head
-    by_id = {f"{0xA000 + number:04x}": lie for number, lie in enumerate(told)}
+    by_id = {f"{0xA000 + number:04x}": lie for number, lie in enumerate(printed)}
     grow_all(repo, [Grown(f"ralph/{agent_id}", [base], {agent_id: "new\n"}) for agent_id in by_id])
     for agent_id, (name, lie) in by_id.items():
         session = record(repo, agent_id, base, ended_by="max-iterations", commits=1)

@@ -85,8 +85,8 @@ def _diff(repo: Repo) -> None:
 
 
 def _drop(repo: Repo) -> None:
-    place = project.find_project(repo.path, os.environ)
-    dropping.drop(place, dropping.DropSelection(names=("a3f2",)), 0)
+    found_project = project.find_project(repo.path, os.environ)
+    dropping.drop(found_project, dropping.DropSelection(names=("a3f2",)), 0)
 
 
 def _open_page(repo: Repo) -> None:
@@ -258,11 +258,11 @@ def test_no_record_hides_a_commit(repo: Repo) -> None:
     first = grow(repo, "ralph/a3f2", "main", {"evil": "evil\n"})
     tip = grow(repo, "ralph/a3f2", "ralph/a3f2", {"good": "good\n"})
     record(repo, "a3f2", first)
-    place = project.find_project(repo.path, os.environ)
-    [branch] = branches.read(place)
+    found_project = project.find_project(repo.path, os.environ)
+    [branch] = branches.read(found_project)
     assert branch.base == first
-    with project.objects_of(place) as objects:
-        assert diff.sides(place, objects, "a3f2") == diff.DiffSides(repo.head, tip)
+    with project.objects_of(found_project) as objects:
+        assert diff.sides(found_project, objects, "a3f2") == diff.DiffSides(repo.head, tip)
     assert ["evil" in text for text in (_page(repo), repo.git("diff", first, tip))] == [True, False]
 
 
@@ -314,9 +314,9 @@ def test_only_a_commit_says_which_parents_it_has(
     """Row 15: main would fast-forward to a commit that has none of its history."""
     tip = grow(repo, "ralph/a3f2", None, {"new": "new\n"}, {"newer": "newer\n"})
     forge(repo, repo.git("rev-parse", f"{tip}~1"), repo.head)
-    place = project.find_project(repo.path, os.environ)
-    assert not merging.is_ancestor(place.git, repo.head, tip)
-    with project.objects_of(place) as objects:
+    found_project = project.find_project(repo.path, os.environ)
+    assert not merging.is_ancestor(found_project.git, repo.head, tip)
+    with project.objects_of(found_project) as objects:
         assert not merging.is_ancestor(objects, repo.head, tip)
     _switch_off(monkeypatch)
     assert merging.is_ancestor(Git(repo.path, git_environment(os.environ)), repo.head, tip)

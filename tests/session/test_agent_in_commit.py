@@ -27,8 +27,8 @@ def _refused(repo: Repo, *arguments: str, cwd: Path | None = None) -> tuple[int,
     before = listing(repo.path)
     result = run(repo.path, *arguments, cwd=cwd)
     assert listing(repo.path) == before
-    (told,) = result.narration
-    return result.status, told["message"], told["hint"]
+    (printed,) = result.narration
+    return result.status, printed["message"], printed["hint"]
 
 
 def _typed(hint: str, cwd: Path) -> None:

@@ -238,8 +238,8 @@ def test_a_repository_within_is_named_and_no_failure(repo: Repo, line: str) -> N
     configure(repo, line)
     script = "mkdir inner; cd inner; git init -q; git commit -q --allow-empty -m inner; echo x > new"
     result = run(repo.path, "-n", "2", *on_each(script, "true"))
-    told = [event["problems"] for event in result.events if event["event"] == "snapshot.incomplete"]
-    assert told[0] == ["nested repository inner"]
+    printed = [event["problems"] for event in result.events if event["event"] == "snapshot.incomplete"]
+    assert printed[0] == ["nested repository inner"]
     assert "iteration.not_committed" not in result.names
 
 
@@ -251,8 +251,8 @@ def test_a_dirty_submodule_is_named_and_no_progress(repo: Repo, tmp_path: Path, 
     repo.commit("with a submodule")
     configure(repo, f'submodules = "init"\n{line}')
     result = run(repo.path, "--max-stalls", "2", *on_each("echo x > sub/new; echo y > own", "true"))
-    told = [event["problems"] for event in result.events if event["event"] == "snapshot.incomplete"]
-    assert told[0] == ["submodule sub: the uncommitted work in it"]
+    printed = [event["problems"] for event in result.events if event["event"] == "snapshot.incomplete"]
+    assert printed[0] == ["submodule sub: the uncommitted work in it"]
     assert result.ending == ("max-stalls", 3, 0)
 
 
@@ -271,7 +271,7 @@ def test_an_option_without_effect_in_the_project_is_named(repo: Repo) -> None:
     repo.git("remote", "add", "origin", "nowhere")
     configure(repo, 'commit_each = true\npush = "origin"')
     result = run(repo.path, "--isolation", "off", "-n", "1", *SH, "true")
-    assert [told["message"] for told in result.warnings] == [
+    assert [printed["message"] for printed in result.warnings] == [
         "no effect: push, commit_each; there is no worktree of our own"
     ]
 

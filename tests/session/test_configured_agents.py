@@ -86,8 +86,8 @@ def test_what_an_agent_reports_to_have_spent_is_in_the_report(mine: Callable[...
     body = f'[ "$RALPH_ITERATION" = 3 ] && {{ {says("Hm.")}exit 0; }}\n' + result_line("Fine.")
     result = mine(body, "-n", "3", "--max-stalls", "0")
     assert (result.report["tokens"], result.report["cost_usd"]) == (123 + 123 + 11, 0.5)
-    told = [event for event in result.events if event["event"] == "agent.reported"]
-    assert [(event["tokens"], event["cost_usd"], event["turns"]) for event in told] == [
+    printed = [event for event in result.events if event["event"] == "agent.reported"]
+    assert [(event["tokens"], event["cost_usd"], event["turns"]) for event in printed] == [
         *[(123, 0.25, 2), (123, 0.25, 2)],
         (11, None, 1),
     ]
@@ -103,8 +103,8 @@ def test_an_error_with_status_0_is_a_failure(mine: Callable[..., Result]) -> Non
     """The agent's own word counts."""
     result = mine(result_line("No such model", is_error=True, api_error_status=404), "-n", "1")
     assert result.ending == ("max-iterations", 1, 1)
-    (told,) = result.warnings
-    assert (told["event"], told["message"]) == ("agent.failed", "the agent failed: No such model")
+    (printed,) = result.warnings
+    assert (printed["event"], printed["message"]) == ("agent.failed", "the agent failed: No such model")
     assert result.stdout == b"! No such model\n"
 
 
@@ -115,9 +115,9 @@ def test_a_usage_limit_is_logged_with_its_time(mine: Callable[..., Result]) -> N
         print_line(rejected) + result_line("Limit", is_error=True, api_error_status=429), "--max-time", "1s"
     )
     assert result.ending == ("usage-limit", 1, 1)
-    told, *_ = result.warnings
-    assert (told["event"], told["until"]) == ("agent.limited", 1900000000)
-    assert told["message"] == "the agent's usage limit is reached until 2030-03-17 17:46 UTC: Limit"
+    printed, *_ = result.warnings
+    assert (printed["event"], printed["until"]) == ("agent.limited", 1900000000)
+    assert printed["message"] == "the agent's usage limit is reached until 2030-03-17 17:46 UTC: Limit"
 
 
 def test_a_status_of_its_own_is_kept(mine: Callable[..., Result]) -> None:
@@ -129,11 +129,11 @@ def test_an_iteration_that_a_signal_ends_keeps_no_promise(
     repo: Repo, script: Callable[[str], str], home: Path, tmp_path: Path
 ) -> None:
     """What it has said until then was not asked for any more."""
-    told = tmp_path / "told"
-    agent = script(result_line(PROMISE) + f"touch {told}; exec sleep 1000")
+    printed = tmp_path / "told"
+    agent = script(result_line(PROMISE) + f"touch {printed}; exec sleep 1000")
     repo.write(".ralph/config.toml", f'[agents.mine]\ncommand = ["{agent}"]\noutput = "claude"\n')
     with Session(repo.path, "-a", "mine", "-p", "x", env=TRUSTED) as session:
-        eventually(told.exists, "its answer")
+        eventually(printed.exists, "its answer")
         session.send(signal.SIGTERM)
         result = session.finish()
     assert_ended_by(result, signal.SIGTERM)
@@ -223,8 +223,8 @@ def test_the_command_to_be_approved_is_shown(repo: Repo) -> None:
 def test_an_agent_without_a_command_cannot_be_run(repo: Repo) -> None:
     """A table that only says something else, of an agent that is not known."""
     repo.write(".ralph/config.toml", '[agents.mine]\noutput = "text"\n')
-    (told,) = run(repo.path, "-a", "mine", "-p", "x", env=TRUSTED).narration
-    assert told["message"] == "agent mine has no command"
+    (printed,) = run(repo.path, "-a", "mine", "-p", "x", env=TRUSTED).narration
+    assert printed["message"] == "agent mine has no command"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is refused by Claude Code")

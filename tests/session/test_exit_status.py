@@ -67,9 +67,9 @@ def test_an_agent_that_is_seen_not_to_run_leaves_no_trace(
     command = command.format(tmp=tmp_path)
     path = f"{os.environ['PATH']}:{tmp_path}"
     result = run(repo.path, "--", command, env={"PATH": path} if command == "plain" else {})
-    (told,) = result.narration
-    assert (told["level"], told["message"]) == ("error", f"agent command {command} {error}")
-    assert told["hint"] == hint.format(tmp=tmp_path)
+    (printed,) = result.narration
+    assert (printed["level"], printed["message"]) == ("error", f"agent command {command} {error}")
+    assert printed["hint"] == hint.format(tmp=tmp_path)
     assert result.status == status
     assert listing(repo.path) == before
     assert not (tmp_path / "home" / "state").exists()
@@ -79,9 +79,9 @@ def test_the_error_of_a_missing_agent_says_what_installs_it(repo: Repo, tmp_path
     """Or with how it is run from elsewhere."""
     path = path_without_git(tmp_path / "bin")
     result = run(repo.path, "-a", "claude", "-p", "x", env={"PATH": path})
-    (told,) = result.warnings
-    assert (result.status, told["message"]) == (127, "agent command claude was not found")
-    assert told["hint"] == ("npm install -g @anthropic-ai/claude-code, or add its directory to PATH")
+    (printed,) = result.warnings
+    assert (result.status, printed["message"]) == (127, "agent command claude was not found")
+    assert printed["hint"] == ("npm install -g @anthropic-ai/claude-code, or add its directory to PATH")
 
 
 NEEDS_AN_INTERPRETER = "its first line must name an interpreter: #!/bin/sh"
@@ -112,9 +112,9 @@ def test_an_agent_that_only_turns_out_not_to_run_leaves_its_report_alone(
     before = repo.fingerprint()
     result = run(repo.path, "--", command.format(tmp=tmp_path))
     assert result.status == status
-    (told,) = result.warnings
-    assert told["message"].startswith(f"agent command {command.format(tmp=tmp_path)} {message}")
-    assert told.get("hint") == hint
+    (printed,) = result.warnings
+    assert printed["message"].startswith(f"agent command {command.format(tmp=tmp_path)} {message}")
+    assert printed.get("hint") == hint
     report = result.report
     assert (report["ended_by"], report["exit_status"], report["branch"]) == ("not-started", status, None)
     assert repo.branches() == ["main"]
@@ -136,17 +136,17 @@ def test_the_hint_for_an_agent_that_may_not_run_works_as_typed(
     asked = (*project, "-n", "1", "--isolation", isolation, "--", "./my agent.sh")
     refused = run(repo.path, *asked, cwd=here)
     assert refused.status == 126
-    (told,) = refused.warnings
-    assert ("git commit" in told["hint"]) == (isolation == "require")
-    subprocess.run(("sh", "-c", told["hint"]), check=True, cwd=here)  # GIT_EDITOR is false
+    (printed,) = refused.warnings
+    assert ("git commit" in printed["hint"]) == (isolation == "require")
+    subprocess.run(("sh", "-c", printed["hint"]), check=True, cwd=here)  # GIT_EDITOR is false
     assert run(repo.path, *asked, cwd=here).status == 0
 
 
 def test_an_agent_that_is_missing_in_the_plain_root_is_not_to_be_committed(repo: Repo) -> None:
     """There the session works on no commit."""
-    (told,) = run(repo.path, "--isolation", "off", "--", "./absent.sh").warnings
-    assert told["message"] == f"agent command ./absent.sh was not found in {repo.path}"
-    assert told["hint"] == f"to see what is there: ls {repo.path}"
+    (printed,) = run(repo.path, "--isolation", "off", "--", "./absent.sh").warnings
+    assert printed["message"] == f"agent command ./absent.sh was not found in {repo.path}"
+    assert printed["hint"] == f"to see what is there: ls {repo.path}"
 
 
 def test_an_agent_that_is_gone_after_its_first_iteration_keeps_its_branch(repo: Repo) -> None:
@@ -166,7 +166,7 @@ def test_isolation_that_is_required_and_cannot_be_had_is_125(tmp_path: Path) -> 
     plain.mkdir()
     result = run(plain, "--isolation", "require", "--", "touch", "ran")
     assert result.status == 125
-    messages = [told["message"] for told in result.warnings]
+    messages = [printed["message"] for printed in result.warnings]
     assert messages == [f"isolation is required: {plain} is not in a git repository"]
     assert result.report["exit_status"] == 125
     assert result.report["ended_by"] == "not-started"

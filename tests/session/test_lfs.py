@@ -118,8 +118,8 @@ def test_a_program_that_is_missing_is_a_fallback(repo: Repo) -> None:
     _filters(repo, "/nowhere/git-lfs")
     ended = run(repo.path, *SH, "pwd")
     assert ended.stdout.decode().strip() == str(repo.path)
-    (told,) = [event for event in ended.warnings if event["event"] == "isolation.fell_back"]
-    assert "no worktree could be made" in told["message"]
+    (printed,) = [event for event in ended.warnings if event["event"] == "isolation.fell_back"]
+    assert "no worktree could be made" in printed["message"]
     assert (repo.worktrees(), repo.branches()) == ([], ["main"])
 
 

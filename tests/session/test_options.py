@@ -21,7 +21,7 @@ COMMIT = "git commit -q --allow-empty -m mine"
 
 def _kept(result: Result, repo: Repo) -> Path:
     """Return the worktree that was kept, which the hint removes."""
-    (warning,) = (told for told in result.warnings if told["event"] == "worktree.kept")
+    (warning,) = (printed for printed in result.warnings if printed["event"] == "worktree.kept")
     path = Path(result.report["workspace"])
     assert repo.worktrees() == [str(path)]
     assert warning["hint"] == f"to save what can be saved, and remove it: ralph-wrap rm {result.report['id']}"
@@ -125,7 +125,7 @@ def test_two_sessions_do_not_work_on_one_branch(repo: Repo) -> None:
         (repo.path / "go").touch()
         result = first.finish()
     assert second.status == 125
-    assert [told["message"] for told in second.warnings] == [
+    assert [printed["message"] for printed in second.warnings] == [
         f"branch mine is checked out in {started['workspace']}"
     ]
     assert (second.report["ended_by"], second.report["branch"]) == ("not-started", None)
@@ -137,7 +137,9 @@ def test_the_branch_of_the_main_checkout_is_refused(repo: Repo) -> None:
     """A session would move it below the user's files."""
     result = run(repo.path, "-n", "1", "--branch", "main", "--", "true")
     assert result.status == 125
-    assert [told["message"] for told in result.warnings] == [f"branch main is checked out in {repo.path}"]
+    assert [printed["message"] for printed in result.warnings] == [
+        f"branch main is checked out in {repo.path}"
+    ]
     assert repo.branches() == ["main"]
 
 

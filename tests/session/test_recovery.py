@@ -169,5 +169,5 @@ def test_a_new_session_tells_of_foreign_ones(repo: Repo) -> None:
     left.change(boot_id="another", host="elsewhere")
     with Session(repo.path, "-n", "1", "--", "true") as session:
         result = session.finish()
-    assert [told["event"] for told in result.warnings] == ["session.left"]
+    assert [printed["event"] for printed in result.warnings] == ["session.left"]
     assert result.warnings[0]["hint"].endswith(f"ralph-wrap sweep --adopt {left.id}")

@@ -160,7 +160,7 @@ def test_at_any_moment(repo: Repo, tmp_path: Path, home: Path, milliseconds: int
     under = ("timeout", "--foreground", "--preserve-status", f"{milliseconds / 1000}")
     result = run(repo.path, *SH, agent, under=under)
     assert result.status in {143, -signal.SIGTERM}, result.stderr
-    assert [told for told in result.warnings if told["level"] == "error"] == []
+    assert [printed for printed in result.warnings if printed["level"] == "error"] == []
     assert repo.worktrees() == []
     assert list(repo.path.glob(".ralph/run/agents/*")) == []
     reports = [json.loads(path.read_text()) for path in repo.path.glob(".ralph/run/sessions/*/report.json")]

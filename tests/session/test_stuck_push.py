@@ -73,7 +73,7 @@ class Looks(NamedTuple):
 
 def _branch_push(git: Git, pushes: Pushes) -> Looks:
     log = Log(pushes.descriptor, terminal=False, colour=False)
-    made = push.BranchPush(git, "origin", f"ralph/{ID}", "0" * 40, own=True, spare=pushes.spare, log=log)
+    made = push.BranchPush(git, "origin", f"ralph/{ID}", "0" * 40, is_own=True, spare=pushes.spare, log=log)
     return Looks(made.start, lambda: made.finish(HURRIED))
 
 

@@ -70,9 +70,9 @@ def test_our_lines_begin_on_a_line_of_their_own(repo: Repo, printed: str, logged
     with Terminal(PROGRAM, "run", *options, *SH, agent, cwd=repo.path, size=(24, 200)) as terminal:
         assert terminal.finish() == 0
     (log,) = repo.path.glob(".ralph/run/sessions/*/output.log")
-    told = terminal.words.split(f"  output     {log.relative_to(repo.path)}\n")[1]
+    output = terminal.words.split(f"  output     {log.relative_to(repo.path)}\n")[1]
     failed = "ralph-wrap: iteration 1 failed with status 1, next in 1.1s\n"
-    before, _, after = told.partition("── iteration 2 of 2 · ")
+    before, _, after = output.partition("── iteration 2 of 2 · ")
     assert before == f"{shown}{failed}"
     assert after.partition("──\n")[2].startswith(f"{shown}ralph-wrap: session ended: limit reached ")
     assert log.read_text() == logged * 2
@@ -99,8 +99,8 @@ def test_a_second_ctrl_c_is_confirmed(repo: Repo) -> None:
             terminal.type(CTRL_C)
             eventually(lambda words=words: words in terminal.read().decode(), words)  # type: ignore[misc]
         assert terminal.finish() == 130
-    told = [line.removeprefix("^C") for line in terminal.words.splitlines() if "SIGINT" in line]
-    assert told == [
+    printed = [line.removeprefix("^C") for line in terminal.words.splitlines() if "SIGINT" in line]
+    assert printed == [
         "ralph-wrap: SIGINT: the agent is asked to end, then its work is saved",
         "ralph-wrap: SIGINT again: the agent gets no more time, then its work is saved",
     ]

@@ -85,8 +85,8 @@ def test_a_request_is_heard_once(session: Path, log: Log, how: StopMode) -> None
         requests.look()
         ask(session, how)
         assert [requests.look(), requests.look()] == [how, how]
-    ((event, told),) = [(entry["event"], entry["how"]) for entry in read_events(session)]
-    assert (event, told) == ("stop.requested", how.value)
+    ((event, printed),) = [(entry["event"], entry["how"]) for entry in read_events(session)]
+    assert (event, printed) == ("stop.requested", how.value)
     with StopRequests(session, log) as requests:
         assert requests.look() is how
 

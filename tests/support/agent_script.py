@@ -37,8 +37,8 @@ def result_line(words: str, **more: Any) -> str:
 
 def limited(seconds: int | None) -> str:
     """Return what prints that the usage limit is reached, for this number of seconds."""
-    told = ""
+    printed = ""
     if seconds is not None:
         info = '"rate_limit_info":{"status":"rejected","resetsAt":%s}'
-        told = f"""printf '{{"type":"rate_limit_event",{info}}}\\n' $(($(date +%s) + {seconds}))\n"""
-    return told + result_line("Limit", is_error=True, api_error_status=429)
+        printed = f"""printf '{{"type":"rate_limit_event",{info}}}\\n' $(($(date +%s) + {seconds}))\n"""
+    return printed + result_line("Limit", is_error=True, api_error_status=429)

@@ -77,9 +77,9 @@ class GitHub:
             return {"data": {"repository": {"pullRequests": listed}}}
         self.asked.append("repository")
         owner, name = variables["owner"], variables["name"]
-        told = {"id": f"{owner}/{name}", "name": name, "owner": {"login": owner}, "hasIssuesEnabled": True}
+        printed = {"id": f"{owner}/{name}", "name": name, "owner": {"login": owner}, "hasIssuesEnabled": True}
         more = {"url": f"http://{HOST}/{owner}/{name}", "defaultBranchRef": {"name": "main"}}
-        return {"data": {"repository": {**told, **more, "viewerPermission": "WRITE"}}}
+        return {"data": {"repository": {**printed, **more, "viewerPermission": "WRITE"}}}
 
     def _create(self, sent: _Variables) -> dict[str, Any]:
         url = f"http://{HOST}/{sent['repositoryId']}/pull/{len(self.pulls) + 1}"

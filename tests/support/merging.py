@@ -115,11 +115,11 @@ def replaced(repo: Repo, path: str, files: Mapping[str, tuple[str, str]], branch
 def land(repo: Repo, log: Log, *names: str, into: str | None = None, **options: Any) -> list[LandingResult]:
     """Land branches, as the command line does."""
     environ = {**os.environ, **options.pop("env", {})}
-    place = project.find_project(repo.path, environ)
-    known = branches.read(place)
-    target = merge.target_of(place, into, None)
+    found_project = project.find_project(repo.path, environ)
+    known = branches.read(found_project)
+    target = merge.target_of(found_project, into, None)
     wanted = [branches.named(known, name) for name in names]
-    return merge.land(place, wanted, target, log=log, main="main", **options)
+    return merge.land(found_project, wanted, target, log=log, main="main", **options)
 
 
 def files_of(top: Path) -> dict[str, tuple[int, bytes]]:

@@ -231,8 +231,8 @@ def assert_ended_by(result: Result, number: int, ended_by: str = "signal") -> No
     """
     assert result.status == 128 + number, result.stderr
     assert (result.report["exit_status"], result.report["ended_by"]) == (128 + number, ended_by)
-    assert [told["event"] for told in result.narration][-1] == "session.released"
-    assert [told for told in result.warnings if told["level"] == "error"] == []
+    assert [printed["event"] for printed in result.narration][-1] == "session.released"
+    assert [printed for printed in result.warnings if printed["level"] == "error"] == []
 
 
 def read_events(directory: Path) -> list[dict[str, Any]]:

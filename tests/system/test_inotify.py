@@ -34,11 +34,11 @@ def directory(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("write", WRITES)
 def test_only_requested_changes_are_reported(directory: Path, write: str, events: int) -> None:
     """So that a session's own writes to its logs do not wake it."""
-    do, told = WRITES[write]
+    do, printed = WRITES[write]
     with DirectoryWatch(directory, events=events) as watch:
         assert not watch.changed()
         do(directory)
-        assert watch.changed() == (events in told)
+        assert watch.changed() == (events in printed)
         assert not watch.changed()
 
 

@@ -116,8 +116,8 @@ def test_a_person_gets_sentences(terminal: bool) -> None:
     """A warning says what it is, a hint stands on its own line, a block as it was written."""
     with _narrated(terminal=terminal, as_json=False) as (teller, reader):
         _tell_everything(teller)
-        told = _read(reader).decode()
-    assert told == (
+        printed = _read(reader).decode()
+    assert printed == (
         "ralph-wrap: a thing happened\n"
         "ralph-wrap: warning: a thing is odd\n"
         "ralph-wrap: hint: mend it\n"
@@ -166,8 +166,8 @@ def test_colours_mark_the_labels_only() -> None:
     """Where they are allowed."""
     with _narrated(terminal=True, colour=True) as (teller, reader):
         _tell_everything(teller)
-        told = _read(reader).decode()
-    assert told == (
+        printed = _read(reader).decode()
+    assert printed == (
         "ralph-wrap: a thing happened\n"
         "ralph-wrap: \x1b[33mwarning:\x1b[0m a thing is odd\n"
         "ralph-wrap: \x1b[36mhint:\x1b[0m mend it\n"
@@ -181,8 +181,8 @@ def test_no_control_characters_reach_a_terminal() -> None:
     """The name of a file in a message or a hint does nothing but stand there, on its line."""
     with _narrated(terminal=True) as (teller, reader):
         teller.warning("name.seen", NASTY, NASTY)
-        told = _read(reader).decode()
-    assert told == f"ralph-wrap: warning: {HARMLESS}\nralph-wrap: hint: {HARMLESS}\n"
+        printed = _read(reader).decode()
+    assert printed == f"ralph-wrap: warning: {HARMLESS}\nralph-wrap: hint: {HARMLESS}\n"
 
 
 def test_objects_are_ascii() -> None:
@@ -316,8 +316,8 @@ def test_a_listener_that_stands_still_is_not_waited_for_long(tmp_path: Path) -> 
         begun = time.monotonic()
         teller.event("more.happened", "y" * 200_000)
         took = time.monotonic() - begun
-        told = _read(reader)
+        printed = _read(reader)
     assert took < CAP
-    assert told.startswith(b'{"at": ')
+    assert printed.startswith(b'{"at": ')
     names = [json.loads(line)["event"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert names == ["much.happened", "more.happened"]

@@ -334,8 +334,8 @@ def test_git_is_asked_for_the_identity_only_where_it_is_not_plain(
     trace = tmp_path / "trace"
     world = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_A", "GIT_COM"))}
     environ = {**world, **given, "GIT_TRACE": os.fspath(trace)}
-    place = project.find_project(repo.path, environ)
-    assert preflight.committer(place) == ({} if known else privileges.FALLBACK_IDENTITY)
+    found_project = project.find_project(repo.path, environ)
+    assert preflight.committer(found_project) == ({} if known else privileges.FALLBACK_IDENTITY)
     assert ("GIT_COMMITTER_IDENT" in trace.read_text()) is asked
 
 

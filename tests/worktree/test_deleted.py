@@ -48,13 +48,13 @@ def test_a_loss_is_said_once(repo: Repo) -> None:
     """Changes after the snapshot; the next sweep has nothing to do."""
     left = orphan(repo, work=WORK)
     shutil.rmtree(left.worktree)
-    (told,) = sweep(repo).warnings
+    (printed,) = sweep(repo).warnings
     snapshot = f"refs/ralph/snapshots/{left.id}/1"
-    assert told["message"] == (
+    assert printed["message"] == (
         f"nothing is at {left.worktree}: lost with it is what was neither committed nor staged,"
         f" and came after the snapshot {snapshot}"
     )
-    assert told["hint"] == f"to see what is saved: git -C {repo.path} log -p {snapshot}"
+    assert printed["hint"] == f"to see what is saved: git -C {repo.path} log -p {snapshot}"
     again = sweep(repo)
     assert (again.status, again.stdout, again.warnings) == (0, b"", [])
 
@@ -65,8 +65,8 @@ def test_staged_work_without_a_snapshot_is_in_the_hint(repo: Repo) -> None:
     for ref in repo.git("for-each-ref", "--format=%(refname)", f"refs/ralph/snapshots/{left.id}").split():
         repo.git("update-ref", "-d", ref)
     shutil.rmtree(left.worktree)
-    (told,) = sweep(repo).warnings
-    assert told["hint"] == f"to see what is saved: git -C {repo.path} log -p {left.wip}"
+    (printed,) = sweep(repo).warnings
+    assert printed["hint"] == f"to see what is saved: git -C {repo.path} log -p {left.wip}"
 
 
 def test_a_session_without_changes_leaves_its_branch(repo: Repo) -> None:

@@ -133,13 +133,13 @@ def test_an_init_touches_nothing_at_its_start_that_is_in_the_place_of_a_worktree
             (*NAMESPACE, PROGRAM, "init", "--", "sh", "-c", waits), cwd=repo.path, stderr=subprocess.PIPE
         ) as init:
             assert init.stderr is not None
-            told = b""
-            while b"the sweep ended with status 5" not in told:
+            printed = b""
+            while b"the sweep ended with status 5" not in printed:
                 line = init.stderr.readline()
-                assert line, told
-                told += line
+                assert line, printed
+                printed += line
             repo.write("swept")
-        assert b"its worktree was moved or replaced: " in told
+        assert b"its worktree was moved or replaced: " in printed
         assert found.contents(left.worktree) == before
         assert left.wip not in repo.branches()
 
@@ -154,8 +154,10 @@ def test_the_start_of_a_session_touches_nothing_in_the_place_of_a_dead_one(
         before = found.contents(left.worktree)
         ended = run(repo.path, "-n", "1", "--", "true")
         assert found.contents(left.worktree) == before
-        (told,) = [told["message"] for told in ended.warnings if told["event"] == "sweep.incomplete"]
-        assert "its worktree was moved or replaced: " in told
+        (printed,) = [
+            printed["message"] for printed in ended.warnings if printed["event"] == "sweep.incomplete"
+        ]
+        assert "its worktree was moved or replaced: " in printed
 
 
 # -- the registration's own name --

@@ -90,7 +90,7 @@ def test_a_deletion_that_was_cut_short_is_reported_and_goes_on(repo: Repo, home:
     run(repo.path, "-n", "1", "--", "true")
     directory = discarded(repo.path / RUN / "trash")
     started = run(repo.path, "-n", "1", "--", "true")
-    assert "trash.resumed" in [told["event"] for told in started.narration]
+    assert "trash.resumed" in [printed["event"] for printed in started.narration]
     eventually(lambda: not is_deleting(home), "the deletion to end")
     assert not directory.exists()
 

@@ -104,10 +104,10 @@ def _project_checks(directory: Path, project: Project, owner: DoctorCheck) -> It
     yield _run_check("disk", lambda: storage.disk(project))
 
 
-def _run_check(name: str, ask: Callable[[], DoctorCheck]) -> DoctorCheck:
+def _run_check(name: str, check: Callable[[], DoctorCheck]) -> DoctorCheck:
     """Return the result of a check, or a failed check if git fails."""
     try:
-        return ask()
+        return check()
     except GitError as error:
         return failed(name, error.message, "a session runs the same git command", "git status && git fsck")
 

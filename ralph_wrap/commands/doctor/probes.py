@@ -121,7 +121,7 @@ def _probe_in(directory: Path) -> Path:
     return directory / f".ralph-wrap-doctor-{os.urandom(8).hex()}"
 
 
-def _in_child(ask: Callable[[], bool]) -> bool:
+def _in_child(probe: Callable[[], bool]) -> bool:
     """Return the answer of a second process.
 
     It is a fork and not a new program: only root may be able to read Python's files, and we gave up root.
@@ -131,7 +131,7 @@ def _in_child(ask: Callable[[], bool]) -> bool:
         status = 1
         try:
             with contextlib.suppress(OSError):
-                status = 0 if ask() else 1
+                status = 0 if probe() else 1
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

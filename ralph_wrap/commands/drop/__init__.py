@@ -88,28 +88,28 @@ def drop(
             "no branch is selected", Commands.of("ralph-wrap drop ID…", "ralph-wrap drop --merged")
         )
     copies = RemoteCopies(project, remote) if remote else None
-    only_there = _only_there(project, wanted, copies) if copies else []
-    wanted = wanted._replace(names=tuple(name for name in wanted.names if name not in only_there))
+    only_on_remote = _only_on_remote(project, wanted, copies) if copies else []
+    wanted = wanted._replace(names=tuple(name for name in wanted.names if name not in only_on_remote))
     with objects_of(project) as objects:
-        chosen = [] if only_there and not wanted.names else _chosen(project, wanted)
+        chosen = [] if only_on_remote and not wanted.names else _chosen(project, wanted)
         rows, failures = _drop(project, objects, chosen, wanted, now, copies)
         obstacles = {
             agent_id: copies.obstacle(agent_id, None, objects, force=wanted.force)
-            for agent_id in only_there
+            for agent_id in only_on_remote
             if copies
         }
     if copies is None:
         return _with_holders(project, rows), failures
-    return _drop_there(copies, obstacles, rows, failures)
+    return _drop_on_remote(copies, obstacles, rows, failures)
 
 
-def _only_there(project: Project, wanted: DropSelection, copies: RemoteCopies) -> list[str]:
+def _only_on_remote(project: Project, wanted: DropSelection, copies: RemoteCopies) -> list[str]:
     """Return the agent ids among the names that have refs on the remote, and no branch here."""
     existing = {branch.label for branch in branches.read(project)} if wanted.names else set()
     return [name for name in wanted.names if name in copies and name not in existing]
 
 
-def _drop_there(
+def _drop_on_remote(
     copies: RemoteCopies,
     obstacles: Mapping[str, RalphError | None],
     rows: Sequence[DroppedBranch],

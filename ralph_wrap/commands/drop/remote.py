@@ -63,7 +63,7 @@ class RemoteCopies:
         refs = self._refs[agent_id]
         if error := self._in_use(agent_id, refs.get(remote_claim.ref_of(agent_id))):
             return error
-        lost = [] if force else [*self._only_there(objects, agent_id, local, refs)]
+        lost = [] if force else [*self._only_on_remote(objects, agent_id, local, refs)]
         if not lost:
             return None
         return RefusedError(
@@ -119,7 +119,7 @@ class RemoteCopies:
             ),
         )
 
-    def _only_there(
+    def _only_on_remote(
         self, objects: Git, agent_id: str, local: Branch | None, refs: dict[str, str]
     ) -> Iterator[str]:
         """Yield the refs whose commits the branch here, and its saved work, do not hold."""
@@ -142,8 +142,8 @@ class RemoteCopies:
         """
         patterns = [f"refs/ralph/{name}" for name in (f"dropped/{agent_id}", f"dropped/{agent_id}{WIP}")]
         kept = {*list_refs(self._git, *patterns, f"refs/ralph/snapshots/{agent_id}/").values()}
-        there = {oid for ref, oid in self._refs[agent_id].items() if not ref.startswith(remote_claim.CLAIMS)}
-        make_snapshots(self._git, agent_id, sorted(there - kept))
+        oids = {oid for ref, oid in self._refs[agent_id].items() if not ref.startswith(remote_claim.CLAIMS)}
+        make_snapshots(self._git, agent_id, sorted(oids - kept))
 
     def _push(self, ids: Sequence[str]) -> str:
         """Delete the refs of sessions, and return why that failed; empty if it did not."""

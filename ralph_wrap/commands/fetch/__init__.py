@@ -55,7 +55,7 @@ def take_over(project: Project, remote: str, name: str, log: Log, *, at_once: bo
     """
     sessions = RemoteSessions(project, remote, log)
     agent_id = sessions.id_of(name)
-    oid, claim = sessions.one(agent_id)
+    oid, claim = sessions.fetch_one(agent_id)
     [entry] = Bringing(project, sessions).bring([agent_id])
     if entry.state == remote_claim.RUNNING and not at_once:
         oid = sessions.wait_until_dead(oid, claim)

@@ -81,8 +81,8 @@ class Bringing:
         )
         self._remotes = list_remotes(self._git)
         self._common_dir = repository_of(project).common_dir
-        self._snapshots_there = _snapshots_by_id(self._refs.remote)
-        self._snapshots_here = _snapshots_by_id(list_refs(self._git, _SNAPSHOTS))
+        self._remote_snapshots = _snapshots_by_id(self._refs.remote)
+        self._local_snapshots = _snapshots_by_id(list_refs(self._git, _SNAPSHOTS))
         self._home = next(registries(project))
         self._home.prepare()
         self._ids: set[str] | None = None
@@ -205,8 +205,8 @@ class Bringing:
     def _snapshots(self, agent_id: str, replaced: Sequence[str]) -> list[RefChange]:
         """Return new snapshots, for those of the remote and for each commit that is replaced here."""
         prefix = f"{_SNAPSHOTS}{agent_id}/"
-        theirs = self._snapshots_there.get(agent_id, {})
-        have = self._snapshots_here.get(agent_id, {})
+        theirs = self._remote_snapshots.get(agent_id, {})
+        have = self._local_snapshots.get(agent_id, {})
         wanted = sorted({*replaced, *theirs.values()} - {*have.values()})
         numbers = [ref.removeprefix(f"{prefix}commit-") for ref in have]
         first = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)

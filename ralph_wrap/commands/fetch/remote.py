@@ -88,7 +88,7 @@ class RemoteSessions:
     def _specs(self, branches: set[str]) -> list[str]:
         return [spec for branch in sorted(branches) for spec in refspecs(self.name, "none", branch)[-1:]]
 
-    def one(self, agent_id: str) -> tuple[str, RemoteClaim]:
+    def fetch_one(self, agent_id: str) -> tuple[str, RemoteClaim]:
         """Fetch one session, and return its claim with the claim's object id."""
         before = self.claims([agent_id]).get(agent_id)
         known = f"ralph/{agent_id}"
@@ -123,7 +123,7 @@ class RemoteSessions:
         while (left := deadline - time.monotonic()) > 0:
             self._log.progress(f"session {claim.id} may run on {claim.node}: watching it for {left:.0f} s")
             time.sleep(min(left, claim.beat / 2, 5.0))
-            now, found = self.one(claim.id)
+            now, found = self.fetch_one(claim.id)
             if now != oid and found.state == remote_claim.RUNNING:
                 raise self._lives(found)
             oid = now
@@ -147,7 +147,7 @@ class RemoteSessions:
 
         """
         for _ in range(_LOOKS):
-            now, claim = self.one(agent_id)
+            now, claim = self.fetch_one(agent_id)
             if now == oid:
                 return oid, claim
             if claim.state == remote_claim.RUNNING and not at_once:

@@ -88,11 +88,11 @@ def _remove(
     project: Project, tree: LinkedWorktree, git: Git, tip: str | None, log: Log, *, force: bool
 ) -> None:
     """Remove a worktree, unless work would be lost with it and with its branch at a tip."""
-    alone = [] if tip is None else commits_only_on(git, tree.branch, tip)
+    own_commits = [] if tip is None else commits_only_on(git, tree.branch, tip)
 
     def check(losses: Losses) -> None:
         if not force:
-            _require_no_loss(tree, losses, alone)
+            _require_no_loss(tree, losses, own_commits)
 
     trash = home_of(project).trash
     try:
@@ -109,12 +109,12 @@ def _remove(
         )
 
 
-def _require_no_loss(tree: LinkedWorktree, losses: Losses, alone: Sequence[CommitSummary]) -> None:
+def _require_no_loss(tree: LinkedWorktree, losses: Losses, own_commits: Sequence[CommitSummary]) -> None:
     """Check that nothing is lost with a worktree, and with the commits that only its branch has."""
-    if losses.none and not alone:
+    if losses.none and not own_commits:
         return
-    lines = [*losses.lines(), *(_named(tree, commit) for commit in alone[:_SHOWN])]
-    lines += and_more(len(alone), _SHOWN, " commits")
+    lines = [*losses.lines(), *(_named(tree, commit) for commit in own_commits[:_SHOWN])]
+    lines += and_more(len(own_commits), _SHOWN, " commits")
     instead = "--keep-branch keeps the commits; " if losses.none else ""
     raise RefusedError(
         f"{tree.path} stays, this would be lost: {'; '.join(lines)}",

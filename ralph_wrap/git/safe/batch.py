@@ -60,7 +60,7 @@ def read_objects(git: Git, oids: Collection[str]) -> dict[str, tuple[bytes, byte
     if not oids:
         return {}
     answer = run_git(git, "cat-file", "--batch", stdin=_listed(oids)).stdout
-    return {one.oid: (one.kind, one.content) for one in _parsed(answer, [*oids]) if one.kind}
+    return {parsed.oid: (parsed.kind, parsed.content) for parsed in _parsed(answer, [*oids]) if parsed.kind}
 
 
 def read_blobs(git: Git, oids: Collection[str]) -> dict[str, bytes]:
@@ -85,9 +85,9 @@ def read_all(git: Git, oids: Collection[str]) -> Iterator[ReadObject]:
             # At a damaged object git ends with an error, after all objects before it.
             completed = run_git(git, "cat-file", "--batch", stdin=_listed(waiting), accept=(0, _STOPPED))
             found = 0
-            for one in _parsed(completed.stdout, waiting):
+            for parsed in _parsed(completed.stdout, waiting):
                 found += 1
-                yield one if one.problem else one._replace(problem=_difference(one))
+                yield parsed if parsed.problem else parsed._replace(problem=_difference(parsed))
             if found < len(waiting):
                 yield ReadObject(waiting[found], b"", b"", f"object {waiting[found]} {_DAMAGED}")
                 found, left = found + 1, left - 1

@@ -114,9 +114,7 @@ def _resumed(
                 raise SystemExit(NO_ANSWER) from None  # the worker says so, and tries again
             _require_rest(project, attempt, claim)
         main = of_project(project.root, environ, "main").main
-        session = resumable(
-            project, attempt.agent_id, main, again=True, remote=REMOTE, otherwise=attempt.base
-        )
+        session = resumable(project, attempt.agent_id, main, again=True, remote=REMOTE, default=attempt.base)
     options, change = _new(attempt)
     if session.base is not None and not (options.get("base") == "fresh" and session.has_branch):
         options["base"] = session.base

@@ -63,7 +63,7 @@ def ps(
         def read() -> list[SessionEntry]:
             now = datetime.now(UTC)
             return inventory.sessions(
-                open_project(project, environ, log), now, finished=every, also=elsewhere
+                open_project(project, environ, log), now, finished=every, elsewhere=elsewhere
             )
 
         if watch:

@@ -46,7 +46,7 @@ def aligned(
     width: int | None = None,
     giving_way: Sequence[tuple[str, int]] = (),
     hidden_first: Sequence[str] = (),
-    see: str = "",
+    command: str = "",
 ) -> list[str]:
     """Return the lines of a table; the first one names its columns.
 
@@ -56,7 +56,7 @@ def aligned(
         width: of the terminal; ``None`` cuts nothing.
         giving_way: the columns to cut, in this order, if a line is too long, each with its least width.
         hidden_first: the columns to leave out, in this order, if that is not enough.
-        see: the command that shows all columns; the last line names it and the missing columns.
+        command: the command that shows all columns; the last line names it and the missing columns.
 
     """
     widths = dict(
@@ -79,7 +79,7 @@ def aligned(
     ]
     if width is None:
         return lines
-    note = wrap(f"{see} also shows {', '.join(hidden)}", width) if hidden else []
+    note = wrap(f"{command} also shows {', '.join(hidden)}", width) if hidden else []
     return [_fitted(line, width).rstrip() for line in (*lines, *note)]
 
 

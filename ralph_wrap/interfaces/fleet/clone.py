@@ -111,22 +111,22 @@ class WorkClone:
         Older snapshots do not count: newer ones, or the saved work, have replaced them. Errors are those of
         :meth:`FleetRemote.listed`.
         """
-        there = self.remote.listed(f"refs/heads/ralph/{agent_id}*", f"refs/ralph/*/{agent_id}/*")
-        self.remote.fetch(there)
-        return self._beyond(there.values())
+        listed = self.remote.listed(f"refs/heads/ralph/{agent_id}*", f"refs/ralph/*/{agent_id}/*")
+        self.remote.fetch(listed)
+        return self._beyond(listed.values())
 
     def unconfirmed(self) -> dict[str, str]:
         """Return what :meth:`lacking` returns, as of the last answer of the remote: it is not asked."""
         return self._beyond(list_refs(self.remote.git, everything(self.remote.name)).values())
 
-    def _beyond(self, there: Iterable[str]) -> dict[str, str]:
+    def _beyond(self, remote_oids: Iterable[str]) -> dict[str, str]:
         """Return the commits of this clone that are not behind those of the remote, by ref."""
         git = self.remote.git
         own = {ref: oid for ref, oid in list_refs(git, "refs/").items() if not _ELSEWHERE.match(ref)}
         if _STASH in own:
             entries = decode_lines(run_git(git, "rev-list", "--walk-reflogs", _STASH, "--").stdout)
             own |= {f"{_STASH}-{number}": oid for number, oid in enumerate(entries)}
-        known = [f"^{oid}" for oid in {self.base, *there}]
+        known = [f"^{oid}" for oid in {self.base, *remote_oids}]
         return {
             ref: oid
             for ref, oid in own.items()

@@ -87,7 +87,7 @@ class RemoteRetries:
         self._grace = grace
         self._log = log
 
-    def repeat(self, act: Callable[[], _T]) -> _T:
+    def repeat(self, action: Callable[[], _T]) -> _T:
         """Do something with the remote, and try again with growing waits while it does not answer.
 
         Raises:
@@ -97,7 +97,7 @@ class RemoteRetries:
         wait = 1.0
         while True:
             try:
-                return act()
+                return action()
             except UnreachableError as error:
                 self._log.warning("fleet.unreachable", error.message, f"the next attempt is in {wait:.0f} s")
             self.pause(wait * random.uniform(0.5, 1.5))  # noqa: S311 -- jitter

@@ -270,16 +270,16 @@ class Worker:
             self._push_output(index)  # only the output was moved by another worker
 
 
-def _status(clone: WorkClone, lacking: Iterable[str], otherwise: int, log: Log) -> int:
+def _status(clone: WorkClone, lacking: Iterable[str], status: int, log: Log) -> int:
     """Return the exit status of a worker, and name the work that is only in its workspace.
 
     Arguments:
         lacking: refs of the clone with commits that the remote lacks.
-        otherwise: the status if the workspace may go.
+        status: the exit status if the workspace may go.
 
     """
     if not (only_here := [*clone.kept_worktrees(), *lacking]):
-        return otherwise
+        return status
     log.warning(
         "fleet.work_stays",
         f"the workspace has work that the remote has not confirmed: {', '.join(only_here)}",

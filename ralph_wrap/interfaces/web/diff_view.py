@@ -89,13 +89,13 @@ def diff(objects: Git, old: str, new: str, *, lines: int = _LINES, whole: bool =
     opened = _opened(listed, notes, lines, len(listed) if whole else _OPENED)
     paths = [name for change in opened for name in (change.path, change.before) if name]
     hunks = patch.patches(objects, old, new, paths, _CONTEXT)
-    painter = Highlighter()
+    highlighter = Highlighter()
     views = []
     for change in listed:
         part = None
         if change in opened:
             limit = lines * 2 if whole else _ROWS
-            part = side_by_side(change.path, hunks.get(change.path, ()), painter, 0, limit)
+            part = side_by_side(change.path, hunks.get(change.path, ()), highlighter, 0, limit)
         word = ", ".join(filter(None, (_WORDS.get(change.status, "changed"), kinds.get(change.path))))
         views.append(FileView(change, word, notes[change], part, old, new))
     added, deleted = (sum(getattr(change, name) or 0 for change in changes) for name in ("added", "deleted"))

@@ -50,7 +50,7 @@ _NOTHING = SideBySideCell(None, "none", "")
 
 
 def side_by_side(
-    path: str, hunks: Sequence[Hunk], painter: Highlighter, begin: int, limit: int
+    path: str, hunks: Sequence[Hunk], highlighter: Highlighter, begin: int, limit: int
 ) -> SideBySidePart:
     """Return some rows of a file.
 
@@ -61,7 +61,7 @@ def side_by_side(
     """
     rows = list(islice(_rows(hunks), begin, begin + limit + 1))
     next_row = begin + limit if len(rows) > limit else None
-    return SideBySidePart(list(_painted(path, rows[:limit], painter)), next_row)
+    return SideBySidePart(list(_painted(path, rows[:limit], highlighter)), next_row)
 
 
 def _rows(hunks: Sequence[Hunk]) -> Iterator[SideBySideRow]:
@@ -100,14 +100,14 @@ def _pairs(deleted: list[SideBySideCell], added: list[SideBySideCell]) -> Iterat
     added.clear()
 
 
-def _painted(path: str, rows: Sequence[SideBySideRow], painter: Highlighter) -> Iterator[SideBySideRow]:
+def _painted(path: str, rows: Sequence[SideBySideRow], highlighter: Highlighter) -> Iterator[SideBySideRow]:
     """Yield rows with colours; the lexer gets the consecutive lines of one side as one text."""
     begin = 0
     ends = [number for number, row in enumerate(rows) if row.heading] + [len(rows)]
     for end in ends:
         block = rows[begin:end]
-        olds = iter(painter.paint(path, [row.old.text for row in block if row.old.number is not None]))
-        news = iter(painter.paint(path, [row.new.text for row in block if row.new.number is not None]))
+        olds = iter(highlighter.paint(path, [row.old.text for row in block if row.old.number is not None]))
+        news = iter(highlighter.paint(path, [row.new.text for row in block if row.new.number is not None]))
         for row in block:
             old, new = row.old, row.new
             yield SideBySideRow(

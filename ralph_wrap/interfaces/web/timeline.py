@@ -72,16 +72,16 @@ def build_timeline(events: Sequence[dict[str, Any]], commits: Sequence[LogEntry]
     """
     timed = [(at, event) for event in events if (at := _moment(event.get("at")))]
     happened = [TimelineEvent(at, *_words(event)) for at, event in timed]
-    places = [at for at, _ in timed]
+    moments = [at for at, _ in timed]
     for commit in reversed(commits):  # in one second, the older commit comes first
         at = datetime.fromtimestamp(min(max(commit.time, 0), int(now.timestamp())), UTC)
         happened.append(TimelineEvent(at, "commit", "commit", commit.subject, commit.id))
-        places.append(_place(at, timed))
-    in_order = sorted(range(len(happened)), key=places.__getitem__)
+        moments.append(_moment_of(at, timed))
+    in_order = sorted(range(len(happened)), key=moments.__getitem__)
     return Timeline(_iterations(timed, commits, now), [happened[number] for number in in_order])
 
 
-def _place(commit: datetime, timed: Sequence[tuple[datetime, dict[str, Any]]]) -> datetime:
+def _moment_of(commit: datetime, timed: Sequence[tuple[datetime, dict[str, Any]]]) -> datetime:
     """Return the moment of a commit among the events; git records only its second.
 
     No commit of a session comes before its registration, nor before the start of its agent in that second.

@@ -50,7 +50,7 @@ __all__ = ["begin", "taken_at"]
 
 def begin(
     context: SessionContext,
-    own: SessionClaim,
+    session_claim: SessionClaim,
     start: SessionStart | None,
     state: SessionState,
     at_end: Callable[[str, Callable[[], None]], None],
@@ -62,7 +62,7 @@ def begin(
 
     Arguments:
         context: of the session.
-        own: the session's claim in this project.
+        session_claim: the session's claim in this project.
         start: how the session was started.
         state: what has happened in the session.
         at_end: adds a step to the end of the session.
@@ -84,14 +84,14 @@ def begin(
     claiming = _Claiming(context, git, remote)
     earlier = claiming.look()
     claim = RemoteClaim(
-        id=own.record.id,
-        session=own.record.session,
+        id=session_claim.record.id,
+        session=session_claim.record.session,
         branch=context.branch,
         base=earlier.base if earlier and earlier.branch == context.branch else context.base,
-        node=own.record.host,
-        title=own.record.title,
-        agent=own.record.agent,
-        worktree=own.record.worktree_name,
+        node=session_claim.record.host,
+        title=session_claim.record.title,
+        agent=session_claim.record.agent,
+        worktree=session_claim.record.worktree_name,
         beat=settings.remote_beat,
         start=for_others(start, context),
     )
@@ -101,14 +101,16 @@ def begin(
         remote,
         claim,
         view,
-        fence=lambda: stop_request.ask(own.directory, StopMode.SOON),
+        fence=lambda: stop_request.ask(session_claim.directory, StopMode.SOON),
         cost=state.cost,
         cancel=context.cancel,
         log=context.log,
     )
-    at_end("mirror the end", lambda: MirrorEnd(mirror, state, context).push(own.record))
+    at_end("mirror the end", lambda: MirrorEnd(mirror, state, context).push(session_claim.record))
     if claiming.earlier is not None:
-        state.taken_up = TakeUp(context, git, claiming.earlier, claiming.refs, own.directory).take_up()
+        state.taken_up = TakeUp(
+            context, git, claiming.earlier, claiming.refs, session_claim.directory
+        ).take_up()
     wip = f"{HEADS}ralph/{claim.id}-wip"
     mirror.work = wip if list_refs(git, wip) else ""
     return mirror

@@ -165,7 +165,7 @@ class Mirror:
                 wanted = self.submodules.chosen(wanted, self.view) if whole else wanted
                 lacking = self.submodules.lacking(self._lacking) if whole else self.schedule.reason
                 if whole and (self.work == "" or self.work in wanted):
-                    self._claim = self._claim._replace(work=self.work and self.view.there(self.work))
+                    self._claim = self._claim._replace(work=self.work and self.view.remote_ref(self.work))
                 self._claim = self._claim.next(cost_usd=self._cost(), incomplete=lacking)
                 blob = store_blob(git, self._claim.encode())
                 changes = self.view.changes(wanted, blob) if whole else self.view.claim_alone(blob)

@@ -38,7 +38,7 @@ class BranchPush:
         remote: name of the remote.
         branch: short name of the branch.
         base: the commit that the branch started from; the first push needs a newer commit.
-        own: the session created the branch.
+        is_own: the session created the branch.
         spare: called with the pids of our processes, which do not belong to the agent.
 
     """
@@ -50,14 +50,14 @@ class BranchPush:
         branch: str,
         base: str,
         *,
-        own: bool,
+        is_own: bool,
         spare: Callable[..., None],
         log: Log,
     ) -> None:
         self._git = git
         self._remote = remote
         self._branch = branch
-        self._own = own
+        self._is_own = is_own
         self._spare = spare
         self._log = log
         self._pushed = ""  # the commit that this session has pushed
@@ -95,7 +95,7 @@ class BranchPush:
         if tip is None or tip == self._tried:
             return
         rewritten = bool(self._pushed) and count_commits(self._git, tip, self._pushed) != 0
-        replaced = self._pushed if self._own and rewritten else None
+        replaced = self._pushed if self._is_own and rewritten else None
         self._running = start_push(self._git, self._remote, tip, ref, replaced=replaced)
         self._tried = tip
         self._silence = Silence(self._running, LONGEST_SILENCE)

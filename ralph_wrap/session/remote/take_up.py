@@ -58,7 +58,7 @@ class TakeUp:
         context: of the session that goes on.
         git: at the project root.
         earlier: the claim before.
-        there: refs of the remote, as that claim was fetched with them.
+        remote_refs: refs of the remote, as that claim was fetched with them.
         directory: of the session that goes on, for temporary files.
 
     """
@@ -68,13 +68,13 @@ class TakeUp:
         context: SessionContext,
         git: Git,
         earlier: RemoteClaim,
-        there: Mapping[str, str],
+        remote_refs: Mapping[str, str],
         directory: Path,
     ) -> None:
         self._context = context
         self._git = git
         self._earlier = earlier
-        self._there = there
+        self._remote_refs = remote_refs
         self._directory = directory
         self._wip = f"refs/heads/ralph/{earlier.id}-wip"
         self._branch = f"refs/heads/{context.branch}"
@@ -101,7 +101,7 @@ class TakeUp:
             return None  # a user has pushed it by hand: it is from the end of the session
         if work:
             return self._take_snapshot(work, saved, local.get(self._branch))
-        if saved is not None and saved == self._there.get(self._wip):
+        if saved is not None and saved == self._remote_refs.get(self._wip):
             make_snapshots(self._git, self._earlier.id, [saved])
             delete_ref(self._git, self._wip, saved)
         return None
@@ -110,20 +110,20 @@ class TakeUp:
         """Give each snapshot of the remote a ref here: our next push may replace its name there."""
         prefix = f"refs/ralph/snapshots/{self._earlier.id}/"
         kept = {*list_refs(self._git, prefix).values()}
-        found = {oid for ref, oid in self._there.items() if ref.startswith(prefix)}
+        found = {oid for ref, oid in self._remote_refs.items() if ref.startswith(prefix)}
         make_snapshots(self._git, self._earlier.id, sorted(found - kept))
 
     def _take_submodules(self) -> None:
         """Make the submodule snapshot of the remote ours: a submodule that this machine lacks stays in it."""
         ref = ref_of(self._earlier.id)
-        ours, theirs = list_refs(self._git, ref).get(ref), self._there.get(ref)
+        ours, theirs = list_refs(self._git, ref).get(ref), self._remote_refs.get(ref)
         if ours != theirs:
             make_snapshots(self._git, self._earlier.id, [ours] if ours else [])
             set_refs(self._git, {ref: theirs})
 
     def _take_snapshot(self, work: str, saved: str | None, tip: str | None) -> TakenUpWork | None:
         context, log, agent_id = self._context, self._context.log, self._earlier.id
-        snapshot = self._there.get(work)
+        snapshot = self._remote_refs.get(work)
         if snapshot is None:
             log.warning(
                 "snapshot.missing", f"{work} is not on {context.settings.remote}: its work is not put back"
@@ -143,7 +143,7 @@ class TakeUp:
         elif saved is None:
             create_ref(self._git, self._wip, made.commit, reason)
         else:
-            move_ref(self._git, self._wip, saved, made.commit, reason, itself=True)
+            move_ref(self._git, self._wip, saved, made.commit, reason, no_deref=True)
         log.event(
             "work.taken_up", f"session {session} left uncommitted work in a snapshot", snapshot=snapshot
         )

@@ -63,7 +63,7 @@ class RemoteView:
         self._refs = self._own(refs)
         self._wanted: Mapping[str, str] = {}
         self._diverted: set[str] = set()
-        self._here: frozenset[str] = frozenset()  # commits that have a ref in this repository
+        self._local_commits: frozenset[str] = frozenset()  # commits that have a ref in this repository
         self._pushed: set[str] = set()  # refs that this session has pushed
         self._attempt: tuple[str | None, dict[str, str | None]] | None = None
         self._unanswered: dict[str, dict[str, str | None]] = {}  # by claim; all replace the same claim
@@ -88,7 +88,7 @@ class RemoteView:
             snapshot: the ref of the newest snapshot; ``None`` if nothing is uncommitted.
 
         """
-        self._here = frozenset(local.values())
+        self._local_commits = frozenset(local.values())
         commits = f"{SNAPSHOTS}{self.agent_id}/commit-"  # work that is on no branch
         newest = {snapshot, ref_of(self.agent_id)}
         return {
@@ -109,12 +109,12 @@ class RemoteView:
 
         """
         self._wanted = wanted
-        after: dict[str, str | None] = {self.there(ref): oid for ref, oid in wanted.items()}
+        after: dict[str, str | None] = {self.remote_ref(ref): oid for ref, oid in wanted.items()}
         for ref in self._refs.keys() - after.keys():
             if ref.startswith(f"{SNAPSHOTS}{self.agent_id}/") and self._may_go(ref):
                 after[ref] = None  # an older snapshot
         if self._refs.get(self._wip) in wanted.values() and self._wip not in wanted:
-            after[self.there(self._wip)] = None  # a session has put it back, and a snapshot has it
+            after[self.remote_ref(self._wip)] = None  # a session has put it back, and a snapshot has it
         after = {ref: oid for ref, oid in after.items() if self._refs.get(ref) != oid}
         changes = [RemoteChange(ref, self._refs.get(ref), oid) for ref, oid in sorted(after.items())]
         if not self.is_lost:
@@ -201,11 +201,11 @@ class RemoteView:
 
     def missing(self, wanted: Mapping[str, str]) -> list[str]:
         """Return the local refs whose commits the remote does not have."""
-        return sorted(ref for ref, oid in wanted.items() if self._refs.get(self.there(ref)) != oid)
+        return sorted(ref for ref, oid in wanted.items() if self._refs.get(self.remote_ref(ref)) != oid)
 
     def on_remote(self, ref: str) -> str | None:
         """Return what the remote has in the place of a local ref."""
-        return self._refs.get(self.there(ref))
+        return self._refs.get(self.remote_ref(ref))
 
     def _own(self, refs: Mapping[str, str]) -> dict[str, str]:
         ours = (f"{SNAPSHOTS}{self.agent_id}/", self._rescue)
@@ -217,10 +217,10 @@ class RemoteView:
         The remote may have the only copy of what another machine has pushed. A claim brings no work yet, so
         with it every snapshot stays.
         """
-        return not self.is_lost and (ref in self._pushed or self._refs[ref] in self._here)
+        return not self.is_lost and (ref in self._pushed or self._refs[ref] in self._local_commits)
 
-    def there(self, ref: str) -> str:
-        """Return where a local ref goes on the remote."""
+    def remote_ref(self, ref: str) -> str:
+        """Return the ref of the remote that a local ref goes to."""
         if self.is_lost or ref in self._diverted:
             return self._rescue + ref.removeprefix("refs/")
         return ref

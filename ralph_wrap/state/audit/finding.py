@@ -68,15 +68,15 @@ class Finding(NamedTuple):
     """One thing that an audit found.
 
     Attributes:
-        place: its path for people, below the project root if it is inside.
+        shown_path: its path for people, below the project root if it is inside.
         path: its absolute path.
         kind: what it is.
-        name: the key, the ref or the entry in it; empty if *place* says it all. Never a value.
+        name: the key, the ref or the entry in it; empty if *shown_path* says it all. Never a value.
         digest: hash of its content; what the user has accepted is known by it.
 
     """
 
-    place: str
+    shown_path: str
     path: str
     kind: FindingKind
     name: str = ""
@@ -84,8 +84,8 @@ class Finding(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Its place and name in one line, without control characters and passwords."""
-        return plain(f"{self.place}: {self.shown_name}" if self.name else self.place)
+        """Its path and name in one line, without control characters and passwords."""
+        return plain(f"{self.shown_path}: {self.shown_name}" if self.name else self.shown_path)
 
     @property
     def shown_name(self) -> str:

@@ -110,7 +110,9 @@ def accept(project: Project, findings: tuple[Finding, ...]) -> None:
     accepted = {finding.digest: finding.title for finding in findings}
     contents = dict(memory.contents)
     if any(finding.kind is FindingKind.CHANGED_ADDRESS for finding in findings):
-        contents = {place: content for place, content in contents.items() if not _is_config(place)}
+        contents = {
+            shown_path: content for shown_path, content in contents.items() if not _is_config(shown_path)
+        }
     memory = memory._replace(accepted={**memory.accepted, **accepted}, contents=contents)
     remember(project.root, project.environ, memory)
 
@@ -157,16 +159,16 @@ def _agents_have_worked(project: Project) -> bool:
 
 def _changed_addresses(root: Path, before: AuditMemory, found: Scan) -> Iterator[Finding]:
     """Yield the addresses of remotes that were others when an audit last found nothing."""
-    for place, content in found.contents.items():
-        old = before.contents.get(place)
-        if old is None or old == content or not _is_config(place):
+    for shown_path, content in found.contents.items():
+        old = before.contents.get(shown_path)
+        if old is None or old == content or not _is_config(shown_path):
             continue
         earlier, now = _addresses(old), _addresses(content)
         for key in earlier.keys() & now.keys():
             if earlier[key] != now[key]:
-                digest = digest_of(place, FindingKind.CHANGED_ADDRESS.value, key, *now[key])
-                path = place if place.startswith("/") else f"{root}/{place}"
-                yield Finding(place, path, FindingKind.CHANGED_ADDRESS, key, digest)
+                digest = digest_of(shown_path, FindingKind.CHANGED_ADDRESS.value, key, *now[key])
+                path = shown_path if shown_path.startswith("/") else f"{root}/{shown_path}"
+                yield Finding(shown_path, path, FindingKind.CHANGED_ADDRESS, key, digest)
 
 
 def _is_config(file: str) -> bool:

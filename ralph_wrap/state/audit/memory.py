@@ -33,7 +33,7 @@ class AuditMemory(NamedTuple):
     Attributes:
         accepted: titles of accepted findings, by digest.
         since: for the other findings, by digest, when they were seen for the first time, in words.
-        contents: files as they were when an audit last found nothing, by place.
+        contents: files as they were when an audit last found nothing, by shown path.
         looked: the time of the last audit without a finding: UTC, ISO 8601; empty if there was none.
 
     """
@@ -65,7 +65,9 @@ def recall(root: Path, environ: Mapping[str, str]) -> AuditMemory | None:
 def _meaning(fields: Mapping[str, Any], project: str) -> AuditMemory:
     if fields["project"] != project:
         raise ValueError("another project")
-    contents = {str(place): binascii.a2b_base64(content) for place, content in fields["contents"].items()}
+    contents = {
+        str(shown_path): binascii.a2b_base64(content) for shown_path, content in fields["contents"].items()
+    }
     return AuditMemory(dict(fields["accepted"]), dict(fields["since"]), contents, str(fields["looked"]))
 
 
@@ -80,10 +82,14 @@ def remember(root: Path, environ: Mapping[str, str], memory: AuditMemory) -> Non
         OSError: the file cannot be written.
 
     """
-    small = {place: content for place, content in memory.contents.items() if len(content) <= _LARGEST_COPY}
+    small = {
+        shown_path: content
+        for shown_path, content in memory.contents.items()
+        if len(content) <= _LARGEST_COPY
+    }
     contents = {
-        place: binascii.b2a_base64(content, newline=False).decode()
-        for place, content in [*small.items()][:_MOST_COPIES]
+        shown_path: binascii.b2a_base64(content, newline=False).decode()
+        for shown_path, content in [*small.items()][:_MOST_COPIES]
     }
     fields = {**memory._asdict(), "project": own_file.name_of(root), "contents": contents}
     own_file.write(own_file.path_of(_PURPOSE, root, environ), _FORMAT.encode(fields))

@@ -30,7 +30,7 @@ class Reader:
 
     Attributes:
         findings: all findings so far.
-        contents: the content of each configuration and each file of a finding, by place.
+        contents: the content of each configuration and each file of a finding, by shown path.
 
     """
 
@@ -39,7 +39,7 @@ class Reader:
         self.findings: list[Finding] = []
         self.contents: dict[str, bytes] = {}
 
-    def place(self, path: str) -> str:
+    def shown_path(self, path: str) -> str:
         """Return a path for people."""
         return path[len(self._root) + 1 :] if path.startswith(f"{self._root}/") else path
 
@@ -50,8 +50,10 @@ class Reader:
             parts: what stands there; something else there later is another finding.
 
         """
-        place = self.place(path)
-        self.findings.append(Finding(place, path, kind, name, digest_of(place, kind.value, name, *parts)))
+        shown_path = self.shown_path(path)
+        self.findings.append(
+            Finding(shown_path, path, kind, name, digest_of(shown_path, kind.value, name, *parts))
+        )
 
     def entries(self, path: str) -> Iterator[os.DirEntry[str]]:
         """Yield the entries of a directory; a missing one has none."""
@@ -104,4 +106,4 @@ class Reader:
 
     def keep(self, path: str, content: bytes) -> None:
         """Keep the content of a file, so that an undo can put it back."""
-        self.contents[self.place(path)] = content
+        self.contents[self.shown_path(path)] = content

@@ -35,7 +35,7 @@ class Scan(NamedTuple):
 
     Attributes:
         findings: in the order of their places.
-        contents: the content of each configuration, and of each file that is a finding, by place.
+        contents: the content of each configuration, and of each file that is a finding, by shown path.
 
     """
 

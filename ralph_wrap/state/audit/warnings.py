@@ -30,7 +30,7 @@ def log_findings(findings: Sequence[Finding], log: Log) -> None:
 
 def facts(finding: Finding) -> dict[str, str]:
     """Return a finding for JSON."""
-    return {"place": finding.place, "kind": finding.kind.value, "name": finding.shown_name}
+    return {"place": finding.shown_path, "kind": finding.kind.value, "name": finding.shown_name}
 
 
 def tampered(findings: Sequence[Finding]) -> TamperedError:

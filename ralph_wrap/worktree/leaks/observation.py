@@ -87,7 +87,7 @@ class ObservedCheckout(NamedTuple):
         branch: str,
         refs: ObservedRefs | None = None,
     ) -> ObservedCheckout:
-        """Return the place around a session's worktree.
+        """Return the checkout around a session's worktree.
 
         Arguments:
             workspace: the session's worktree, which may not exist yet.

@@ -87,7 +87,7 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
         commit = picture.commit(scratch, message, session)
     ref = f"refs/ralph/snapshots/{agent_id}/{number}"
     if before := list_refs(worktree_git, ref).get(ref):
-        move_ref(worktree_git, ref, before, commit, message, itself=True)
+        move_ref(worktree_git, ref, before, commit, message, no_deref=True)
     else:
         create_ref(worktree_git, ref, commit, message)
     return Snapshot(head.commit, ref, tuple(problems), tuple(in_submodules))

@@ -235,7 +235,7 @@ def _name(git: Git, request: SaveRequest, commit: str, before: str | None) -> st
         if request.keeps_branch or worktree_holding(git, ref):
             return make_snapshots(git, request.agent_id, [commit])[0]
         make_snapshots(git, request.agent_id, [before])
-        move_ref(git, ref, before, commit, reason, itself=True)
+        move_ref(git, ref, before, commit, reason, no_deref=True)
     return branch
 
 

@@ -59,4 +59,6 @@ def object_stamps(common_dir: Path) -> ObjectStamps | None:
         found = [(name, os.stat(f"{top}/{name}")) for name in ("", *names)]  # noqa: PTH116 -- no Path for 258
     except OSError:
         return None
-    return tuple((name, one.st_dev, one.st_ino, one.st_mtime_ns, one.st_ctime_ns) for name, one in found)
+    return tuple(
+        (name, status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns) for name, status in found
+    )

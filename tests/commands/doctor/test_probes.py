@@ -131,9 +131,9 @@ def test_locks_that_no_other_process_sees(repo: Repo, host: Path, monkeypatch: p
 
 def test_events_are_tried(repo: Repo) -> None:
     """On file systems that machines share, no event comes from another machine: a note."""
-    place = project.find_project(repo.path, os.environ)
-    assert probes.events(place, "ext4").verdict == ("ok" if sys.platform == "linux" else "note")
-    check = probes.events(place, "virtiofs")
+    found_project = project.find_project(repo.path, os.environ)
+    assert probes.events(found_project, "ext4").verdict == ("ok" if sys.platform == "linux" else "note")
+    check = probes.events(found_project, "virtiofs")
     assert (check.verdict, check.found) == (
         "note",
         "virtiofs reports changes of this machine, not those of other machines",

@@ -27,8 +27,8 @@ def dropped_and_error(
     repo: Repo, *names: str, now: float = NOW, **options: bool | float
 ) -> tuple[list[DroppedBranch], RalphError | None]:
     """Drop branches; return the rows, and the error, if there is one."""
-    place = project.find_project(repo.path, os.environ)
-    rows, failures = dropping.drop(place, DropSelection(names, **options), now)  # type: ignore[arg-type]
+    found_project = project.find_project(repo.path, os.environ)
+    rows, failures = dropping.drop(found_project, DropSelection(names, **options), now)  # type: ignore[arg-type]
     assert [failure.message for failure in failures] == [row.kept for row in rows if row.kept]
     return rows, failures[0] if failures else None
 

@@ -216,8 +216,8 @@ def test_an_id_is_not_given_away_while_it_can_come_back(repo: Repo) -> None:
     """Or its branch would be in the way."""
     repo.git("branch", "ralph/a3f2")
     assert drop_some(repo, "a3f2") is None
-    place = project.find_project(repo.path, os.environ)
-    assert (taken_ids(place, "a3f2"), taken_ids(place)) == (
+    found_project = project.find_project(repo.path, os.environ)
+    assert (taken_ids(found_project, "a3f2"), taken_ids(found_project)) == (
         {"a3f2"},
         {"a3f2"},
     )
@@ -227,8 +227,8 @@ def test_an_id_is_not_given_away_while_it_can_come_back(repo: Repo) -> None:
 def test_an_id_is_not_given_away_while_there_are_snapshots_of_it(repo: Repo, name: str) -> None:
     """Snapshots of two sessions would look alike."""
     repo.git("update-ref", f"refs/ralph/snapshots/a3f2/{name}", "HEAD")
-    place = project.find_project(repo.path, os.environ)
-    assert [taken_ids(place, *one) for one in [("a3f2",), ()]] == [{"a3f2"}] * 2
+    found_project = project.find_project(repo.path, os.environ)
+    assert [taken_ids(found_project, *one) for one in [("a3f2",), ()]] == [{"a3f2"}] * 2
 
 
 # The commands
@@ -262,8 +262,8 @@ def test_the_commands_answer_in_words(repo: Repo) -> None:
     assert (done.status, done.stdout.decode()) == (0, f"ralph/a3f2  dropped at {repo.head[:12]}\n")
     done = command("drop", "--older-than", "1s", cwd=repo.path)
     assert done.stdout.decode() == f"ralph/09be  dropped at {repo.head[:12]}\n"
-    told = [json.loads(line)["message"] for line in done.stderr.splitlines()]
-    assert "ralph/a3f2, which was dropped earlier, can no longer be restored" in told
+    printed = [json.loads(line)["message"] for line in done.stderr.splitlines()]
+    assert "ralph/a3f2, which was dropped earlier, can no longer be restored" in printed
     assert command("restore", "a3f2", cwd=repo.path).status == 4
 
 
@@ -290,5 +290,5 @@ def test_each_that_is_kept_is_listed_with_a_hint(repo: Repo) -> None:
         ]
         assert "000" not in line.replace(f"000{number}", "")
         assert f"ralph-wrap drop --force 000{number}" in refused.stderr
-    told = json.loads(command("drop", "0001", "0002", "--json", cwd=repo.path).stdout)
-    assert told["error"]["message"] == "; ".join(row["kept"] for row in told["data"])
+    printed = json.loads(command("drop", "0001", "0002", "--json", cwd=repo.path).stdout)
+    assert printed["error"]["message"] == "; ".join(row["kept"] for row in printed["data"])

@@ -17,9 +17,14 @@ def test_the_json_answer(repo: Repo) -> None:
     """One entry a branch; what did not land makes the status, and stands in the error."""
     branch(repo, "aaaa", AAAA)
     branch(repo, "bbbb", {"file.txt": "bbbb\n"})
-    status, told = merge(repo, "aaaa", "ralph/bbbb", "aaaa")
-    assert (status, told["success"], told["tool"], told["error"]["code"]) == (6, False, "merge", "conflict")
-    assert [(one["id"], one["outcome"], one["conflicts"]) for one in told["data"]] == [
+    status, printed = merge(repo, "aaaa", "ralph/bbbb", "aaaa")
+    assert (status, printed["success"], printed["tool"], printed["error"]["code"]) == (
+        6,
+        False,
+        "merge",
+        "conflict",
+    )
+    assert [(one["id"], one["outcome"], one["conflicts"]) for one in printed["data"]] == [
         ("aaaa", "landed", []),
         ("bbbb", "left", ["file.txt"]),
     ]
@@ -67,8 +72,8 @@ def test_each_branch_that_is_left_has_its_hints(repo: Repo) -> None:
         branch(repo, name, {"file.txt": name})
     repo.write("file.txt", "mine\n")
     repo.commit("mine")
-    _, told = merge(repo, "aaaa", "bbbb")
-    hint = told["error"]["hint"]
+    _, printed = merge(repo, "aaaa", "bbbb")
+    hint = printed["error"]["hint"]
     assert ["git merge ralph/aaaa" in hint, "git merge ralph/bbbb" in hint] == [True, True]
 
 
@@ -76,15 +81,15 @@ def test_an_unknown_id_stops_everything(repo: Repo) -> None:
     """A slip of the finger is seen before anything moves."""
     branch(repo, "aaaa", AAAA)
     before = state(repo)
-    status, told = merge(repo, "aaaa", "ffff")
-    assert (status, told["error"]["code"]) == (4, "not_found")
+    status, printed = merge(repo, "aaaa", "ffff")
+    assert (status, printed["error"]["code"]) == (4, "not_found")
     assert state(repo) == before
 
 
 def test_two_ways_at_once_are_a_mistake(repo: Repo) -> None:
     """Said before anything else is looked at."""
-    status, told = merge(repo, "aaaa", "--squash", "--rebase")
-    assert (status, told["error"]["code"]) == (2, "usage")
+    status, printed = merge(repo, "aaaa", "--squash", "--rebase")
+    assert (status, printed["error"]["code"]) == (2, "usage")
 
 
 def test_a_check_without_approval_is_not_run(repo: Repo, tmp_path: Path) -> None:
@@ -92,8 +97,11 @@ def test_a_check_without_approval_is_not_run(repo: Repo, tmp_path: Path) -> None
     branch(repo, "aaaa", AAAA)
     repo.write(".ralph/config.toml", f'check = "touch {tmp_path}/ran"\n')
     before = state(repo)
-    status, told = merge(repo, "aaaa")
-    assert (status, "settings that you have not approved: check" in told["error"]["message"]) == (125, True)
+    status, printed = merge(repo, "aaaa")
+    assert (status, "settings that you have not approved: check" in printed["error"]["message"]) == (
+        125,
+        True,
+    )
     assert (state(repo), (tmp_path / "ran").exists()) == (before, False)
     assert command("trust", cwd=repo.path).status == 0
     assert merge(repo, "aaaa")[0] == 0

@@ -273,8 +273,8 @@ def test_ctrl_c_ends_the_check_and_nothing_lands(repo: Repo, tmp_path: Path, hom
     ) as process:
         eventually(begun.exists, "the check")
         process.send_signal(signal.SIGINT)
-        told, why = process.communicate(timeout=30)
-    assert (process.returncode, told) == (130, b"ralph/aaaa  left\n")
+        printed, why = process.communicate(timeout=30)
+    assert (process.returncode, printed) == (130, b"ralph/aaaa  left\n")
     assert b"ralph/aaaa: a signal came" in why
     assert (state(repo), left(repo)) == (before, [])
     eventually(lambda: processes.left(home) == {}, "nothing to run any more")

@@ -160,12 +160,12 @@ def test_the_best_order_has_fewest_conflicts(repo: Repo, log: Log, version: tupl
     branch(repo, "dddd", {"file.txt": "dddd\n"})
     repo.write("file.txt", "mine\n")
     repo.commit("mine")
-    place = project.find_project(repo.path, os.environ)
-    assert place.repository is not None
-    place = place._replace(repository=place.repository._replace(git_version=version))
-    known = branches.read(place)
-    target = merging.target_of(place, None, None)
-    landed = merging.land(place, known, target, log=log, best_order=True)
+    found_project = project.find_project(repo.path, os.environ)
+    assert found_project.repository is not None
+    found_project = found_project._replace(repository=found_project.repository._replace(git_version=version))
+    known = branches.read(found_project)
+    target = merging.target_of(found_project, None, None)
+    landed = merging.land(found_project, known, target, log=log, best_order=True)
     assert [(one.id, one.outcome, one.conflicts) for one in landed] == [
         ("bbbb", "landed", ()),
         ("cccc", "landed", ()),
@@ -296,8 +296,8 @@ def test_a_checkout_is_not_undone_while_git_is_at_it(repo: Repo, tmp_path: Path)
     with subprocess.Popen(argv, cwd=repo.path, stderr=subprocess.PIPE) as second:
         never(lambda: second.poll() is not None, "an end before that of git")
         gate.touch()
-        _, told = second.communicate(timeout=CAP)
-    assert (second.returncode, b"was killed before it landed, and is undone" in told) == (0, True), told
+        _, printed = second.communicate(timeout=CAP)
+    assert (second.returncode, b"was killed before it landed, and is undone" in printed) == (0, True), printed
     assert is_clean(repo, tip)
     assert left(repo) == []
 

@@ -93,11 +93,11 @@ def test_it_lands_or_nothing_moves(
         before, head = _files(repo), repo.head
         known = in_git(repo, "HEAD")
         mine = {path: entry for path, entry in before.items() if path not in known}
-        place = project.find_project(repo.path, os.environ)
-        told = Log(null.fileno(), terminal=False, colour=False)
-        wanted = branches.read(place)
-        target = merge.target_of(place, "main", None)
-        (landed,) = merge.land(place, wanted, target, log=told, method=method)
+        found_project = project.find_project(repo.path, os.environ)
+        printed = Log(null.fileno(), terminal=False, colour=False)
+        wanted = branches.read(found_project)
+        target = merge.target_of(found_project, "main", None)
+        (landed,) = merge.land(found_project, wanted, target, log=printed, method=method)
         event(landed.outcome)
         after = _files(repo)
         assert left(repo) == []
@@ -123,11 +123,11 @@ def test_it_is_applied_or_nothing_changes(
         repo.git("branch", "-m", "ralph/aaaa", "ralph/aaaa-wip")
         _add_unknown(repo, unknown)
         before, index = _files(repo), repo.git("ls-files", "--stage")
-        place = project.find_project(repo.path, os.environ)
-        told = Log(null.fileno(), terminal=False, colour=False)
-        (branch,) = branches.read(place)
+        found_project = project.find_project(repo.path, os.environ)
+        printed = Log(null.fileno(), terminal=False, colour=False)
+        (branch,) = branches.read(found_project)
         try:
-            applied = applying.apply(place, branch, top=repo.path, log=told)
+            applied = applying.apply(found_project, branch, top=repo.path, log=printed)
         except ConflictError:
             event("refused")
             assert _files(repo) == before

@@ -267,9 +267,9 @@ def test_the_branch_of_a_session_that_is_not_finished_does_not_land(
 ) -> None:
     """What it has done so far may be half of something."""
     tip = branch(repo, "aaaa", AAAA)
-    place = project.find_project(repo.path, os.environ)
+    found_project = project.find_project(repo.path, os.environ)
     one = branches.Branch("ralph/aaaa", "aaaa", tip, None, None, verdict)
-    (landed,) = merge.land(place, [one], LandingTarget("main", "refs/heads/main"), log=log)
+    (landed,) = merge.land(found_project, [one], LandingTarget("main", "refs/heads/main"), log=log)
     assert (landed.outcome, landed.reason) == ("left", f"its session is {verdict}")
     assert landed.hint == advice_for(Verdict(verdict), "aaaa")
 

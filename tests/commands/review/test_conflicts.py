@@ -172,9 +172,9 @@ def test_the_number_of_git_processes_does_not_grow_with_the_branches(
 def test_without_a_git_that_can_tell_conflicts_are_unknown(repo: Repo) -> None:
     """The rest of the review is there, and one note says what is missing."""
     grow(repo, "ralph/0001", "main", {"file.txt": "one\n"})
-    place = project.find_project(repo.path, os.environ)
-    assert place.repository is not None
-    older = place._replace(repository=place.repository._replace(git_version=(2, 38, 5)))
+    found_project = project.find_project(repo.path, os.environ)
+    assert found_project.repository is not None
+    older = found_project._replace(repository=found_project.repository._replace(git_version=(2, 38, 5)))
     found = review.look(older)
     assert [(row.ahead, row.conflicts_main, row.conflicts, row.overlaps) for row in found.rows] == [
         (1, None, None, ())

@@ -108,7 +108,7 @@ def test_only_the_named_session_is_asked(repo: Repo) -> None:
 def test_no_session_is_there(repo: Repo, arguments: tuple[str, ...]) -> None:
     """That is said, and no error; nothing is made."""
     asked = stop_sessions(repo, *arguments)
-    assert (asked.status, [told["event"] for told in asked.narration]) == (0, ["stop.needless"])
+    assert (asked.status, [printed["event"] for printed in asked.narration]) == (0, ["stop.needless"])
     if "--json" in arguments:
         assert json.loads(asked.stdout)["data"] == []
     assert not (repo.path / ".ralph").exists()
@@ -131,8 +131,8 @@ def test_an_orphan_is_said_with_what_to_run(repo: Repo, name: str | None) -> Non
     asked = stop_sessions(repo, name or agent_id)
     ((session, outcome),) = lines_of(asked)
     assert (asked.status, session[-4:], outcome) == (0, agent_id, "orphan")
-    (told,) = asked.warnings
-    assert told["hint"].endswith("ralph-wrap sweep")
+    (printed,) = asked.warnings
+    assert printed["hint"].endswith("ralph-wrap sweep")
     assert list(repo.path.glob(".ralph/run/sessions/*/stop")) == []
 
 
@@ -383,7 +383,7 @@ def test_a_file_that_is_no_request_stops_nothing(repo: Repo, tmp_path: Path, kin
             assert (asked.status, lines_of(asked)[0][1]) == (0, "stopped")
         result = session.finish()
     assert result.report["ended_by"] == ("signal" if kind == "directory" else "stop")
-    assert [told["event"] for told in result.warnings] == ["stop.not_understood"]
+    assert [printed["event"] for printed in result.warnings] == ["stop.not_understood"]
     assert good.read_text() == '{"version": 1, "how": "now"}'
 
 

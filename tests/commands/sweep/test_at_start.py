@@ -30,7 +30,7 @@ def test_what_cannot_be_swept_stops_no_run(repo: Repo) -> None:
     left = orphan(repo, work=NESTED)
     result = run(repo.path, "-n", "1", "--", "true")
     assert result.status == 0
-    assert [told["message"] for told in result.warnings if told["event"] == "sweep.incomplete"] == [
+    assert [printed["message"] for printed in result.warnings if printed["event"] == "sweep.incomplete"] == [
         f"{left.session}: nested repository inner cannot be saved"
     ]
 
@@ -58,7 +58,7 @@ def test_a_start_that_only_reports(repo: Repo) -> None:
     before = left.record.read_bytes()
     ended = run(repo.path, "-n", "1", "--", "true")
     assert ended.status == 0
-    assert [told["hint"] for told in ended.warnings] == ["ralph-wrap sweep"]
+    assert [printed["hint"] for printed in ended.warnings] == ["ralph-wrap sweep"]
     assert (left.record.read_bytes(), (left.worktree / "new").exists()) == (before, True)
     assert sweep(repo).status == 0
     assert not left.worktree.exists()
@@ -68,8 +68,8 @@ def test_the_sweep_of_a_container_only_reports_then(repo: Repo) -> None:
     """The one that ``init`` starts; one that is typed does what it is typed for."""
     left = orphan(repo, work="echo new > new")
     (repo.path / ".ralph" / "config.toml").write_text('orphans = "report"\n')
-    told = command("sweep", cwd=repo.path, env={"RALPH_WRAP_AT_START": "1"})
-    assert (told.status, told.stdout.decode()) == (0, f"{left.session}  orphan  would finish\n")
+    printed = command("sweep", cwd=repo.path, env={"RALPH_WRAP_AT_START": "1"})
+    assert (printed.status, printed.stdout.decode()) == (0, f"{left.session}  orphan  would finish\n")
     assert left.worktree.exists()
 
 

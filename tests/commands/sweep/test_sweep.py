@@ -39,7 +39,7 @@ def test_an_orphan_is_finished(repo: Repo) -> None:
 def test_a_branch_without_work_is_dropped_by_the_hint(repo: Repo, work: str) -> None:
     """As it is typed; a session with work gets no such hint."""
     left = orphan(repo, work=work)
-    [swept] = [told for told in sweep(repo).narration if told["event"] == "session.swept"]
+    [swept] = [printed for printed in sweep(repo).narration if printed["event"] == "session.swept"]
     if work != "true":
         assert "hint" not in swept
         return

@@ -131,7 +131,9 @@ def test_ignored_files_go_and_are_named(repo: Repo) -> None:
     tree.write("a.o")
     result = command("worktree", "cleanup", tree.path, cwd=repo.path)
     assert _data(result)["removed"] is True
-    assert [told["message"] for told in result.narration] == [f"ignored files deleted with {tree.path}: 1"]
+    assert [printed["message"] for printed in result.narration] == [
+        f"ignored files deleted with {tree.path}: 1"
+    ]
 
 
 def test_commits_on_no_branch_keep_the_worktree(repo: Repo) -> None:
@@ -192,7 +194,7 @@ def test_a_branch_that_was_checked_out_elsewhere_stays(repo: Repo, tmp_path: Pat
     repo.git("worktree", "add", "-q", tmp_path / "other", BRANCH)
     result = command("worktree", "cleanup", tree.path, DELETE, cwd=repo.path)
     assert _data(result) == {"removed": True, "branchDeleted": False, "path": os.fspath(tree.path)}
-    assert [told["message"] for told in result.warnings] == [
+    assert [printed["message"] for printed in result.warnings] == [
         f"branch {BRANCH} stays: it existed before the worktree, or is no longer checked out in it"
     ]
     assert BRANCH in repo.branches()

@@ -34,7 +34,7 @@ def _refused(repo: Repo, *words: str | os.PathLike[str], cwd: Path | None = None
 
 
 def _warnings(result: Result) -> list[str]:
-    return [str(told["message"]) for told in result.warnings]
+    return [str(printed["message"]) for printed in result.warnings]
 
 
 def test_the_documented_answer(repo: Repo) -> None:
@@ -209,7 +209,7 @@ def test_a_path_that_git_does_not_ignore_is_warned_about(repo: Repo) -> None:
     repo.write(".gitignore", "other/\n.ralph/worktrees/\n")
     repo.commit("ignored")
     ignored = command("worktree", "create", TASK, "--path", "other", cwd=repo.path)
-    assert [told for told in ignored.warnings if told["event"] == "path.not_ignored"] == []
+    assert [printed for printed in ignored.warnings if printed["event"] == "path.not_ignored"] == []
 
 
 def test_a_base_that_is_none(repo: Repo) -> None:

@@ -42,11 +42,11 @@ def made(app: Repo, tool: tuple[str, ...]) -> tuple[Repo, list[dict[str, Any]]]:
 @each_tool
 def test_what_the_configuration_names_is_copied(app: Repo, tool: tuple[str, ...]) -> None:
     """And nothing else; git sees none of it."""
-    inside, told = made(app, tool)
+    inside, printed = made(app, tool)
     assert sorted(path.name for path in inside.path.iterdir()) == [".env", ".git", ".gitignore", "file.txt"]
     assert (inside.path / ".env").read_text() == "KEY=secret\n"
     assert inside.git("status", "--porcelain") == ""
-    assert [entry["count"] for entry in told if entry["event"] == "files.copied"] == [1]
+    assert [entry["count"] for entry in printed if entry["event"] == "files.copied"] == [1]
 
 
 @each_tool
@@ -62,17 +62,17 @@ def test_what_the_file_of_patterns_names_is_copied(app: Repo, tool: tuple[str, .
 def test_without_patterns_nothing_is_copied(app: Repo, tool: tuple[str, ...]) -> None:
     """Nor is a copy named."""
     (app.path / ".ralph" / "config.toml").unlink()
-    inside, told = made(app, tool)
-    assert ([*inside.path.glob(".env*")], [entry for entry in told if "cop" in entry["event"]]) == ([], [])
+    inside, printed = made(app, tool)
+    assert ([*inside.path.glob(".env*")], [entry for entry in printed if "cop" in entry["event"]]) == ([], [])
 
 
 @each_tool
 def test_a_failure_is_a_warning(app: Repo, tool: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """The worktree is there all the same, and the answer is that of every other time."""
     monkeypatch.setenv("PATH", shim_git(app.path.parent / "shim", '*" ls-files --others "*) exit 128 ;;'))
-    inside, told = made(app, tool)
+    inside, printed = made(app, tool)
     assert [*inside.path.glob(".env*")] == []
-    assert [(entry["level"], entry["event"]) for entry in told if entry["event"].startswith("files.")] == [
+    assert [(entry["level"], entry["event"]) for entry in printed if entry["event"].startswith("files.")] == [
         ("warning", "files.not_copied")
     ]
 

@@ -43,8 +43,8 @@ def test_status_with_a_detached_head(repo: Repo) -> None:
 def test_status_in_a_worktree_of_the_user(repo: Repo, tmp_path: Path) -> None:
     """It is a worktree, whatever program made it."""
     repo.git("worktree", "add", "-q", "-b", "feature", tmp_path / "feature")
-    told = data(command("worktree", "status", cwd=tmp_path / "feature"))
-    assert (told["isWorktree"], told["mainRepoPath"]) == (True, os.fspath(repo.path))
+    printed = data(command("worktree", "status", cwd=tmp_path / "feature"))
+    assert (printed["isWorktree"], printed["mainRepoPath"]) == (True, os.fspath(repo.path))
 
 
 def test_the_list(repo: Repo, tmp_path: Path) -> None:

@@ -27,9 +27,9 @@ from tests.support.repo import Repo, make_repo
 @pytest.mark.usefixtures("project")
 def test_on_ready_gets_the_path() -> None:
     """Before the block, of a worktree that is whole."""
-    told: list[list[str]] = []
-    with Worktree("topic", on_ready=lambda path: told.append(names_in(path))):
-        assert told == [[".git", "file.txt"]]
+    printed: list[list[str]] = []
+    with Worktree("topic", on_ready=lambda path: printed.append(names_in(path))):
+        assert printed == [[".git", "file.txt"]]
 
 
 @pytest.mark.usefixtures("project")

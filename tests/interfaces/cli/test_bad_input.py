@@ -35,9 +35,9 @@ def _refused(repo: Repo, *arguments: str | os.PathLike[str], **options: Any) -> 
 
 def _printed(result: Result) -> tuple[int, str, str]:
     """Return status, message and hint of the one error that was printed."""
-    (told,) = result.narration
-    assert (told["level"], len(result.stderr.splitlines())) == ("error", 1)
-    return result.status, told["message"], told["hint"]
+    (printed,) = result.narration
+    assert (printed["level"], len(result.stderr.splitlines())) == ("error", 1)
+    return result.status, printed["message"], printed["hint"]
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_a_misspelt_variable_is_named_once(repo: Repo, verb: str) -> None:
     misspelt = {"RALPH_WRAP_MAX_ITERATION": "3", "RALPH_WRAP_GRACE": "1s"}
     result = command(verb, "-n", "1", "--", "true", cwd=repo.path, env=misspelt)
     assert result.status == 0
-    (told,) = result.warnings
-    assert told["message"] == (
+    (printed,) = result.warnings
+    assert printed["message"] == (
         "RALPH_WRAP_MAX_ITERATION is unknown and has no effect; "
         "the nearest known name is RALPH_WRAP_MAX_ITERATIONS"
     )
@@ -164,7 +164,7 @@ def test_an_option_for_a_worktree_is_named_where_there_is_none(repo: Repo, typed
     """In one line for all that were typed."""
     result = run(repo.path, "--isolation", "off", *typed, "-n", "1", "--", "true")
     names = ", ".join(IGNORED[option] for option in typed)
-    assert (result.status, [told["message"] for told in result.warnings]) == (
+    assert (result.status, [printed["message"] for printed in result.warnings]) == (
         0,
         [f"{names}: no effect with isolation off, where there is no worktree"],
     )
@@ -341,8 +341,8 @@ WRONG_FILES = {
 def test_a_bad_configuration(repo: Repo, content: str, message: str) -> None:
     """File, line and key are named."""
     path = repo.write(".ralph/config.toml", content)
-    status, told, hint = _printed(_refused(repo, "--", "true"))
-    assert (status, told) == (2, f"{path}{message}")
+    status, printed, hint = _printed(_refused(repo, "--", "true"))
+    assert (status, printed) == (2, f"{path}{message}")
     assert hint
 
 
@@ -356,17 +356,17 @@ def test_an_old_name_is_corrected_by_the_hint(repo: Repo) -> None:
 
 def test_an_old_name_in_the_environment(repo: Repo) -> None:
     """An error that names the new one, and no mere warning about an unknown variable."""
-    status, told, hint = _printed(_refused(repo, "--", "true", env={"RALPH_WRAP_RESUME": "on"}))
-    assert (status, told) == (2, "RALPH_WRAP_RESUME: the setting resume is called keep_conversation now")
+    status, printed, hint = _printed(_refused(repo, "--", "true", env={"RALPH_WRAP_RESUME": "on"}))
+    assert (status, printed) == (2, "RALPH_WRAP_RESUME: the setting resume is called keep_conversation now")
     assert "keep_conversation = true" in hint
 
 
 def test_a_configuration_that_is_not_text(repo: Repo) -> None:
     """Bytes that are no UTF-8."""
     path = repo.write(".ralph/config.toml", b'until = "\xff"\n')
-    status, told, _ = _printed(_refused(repo, "--", "true"))
+    status, printed, _ = _printed(_refused(repo, "--", "true"))
     assert status == 2
-    assert told.startswith(f"{path} is not valid TOML: 'utf-8' codec can't decode byte 0xff in position 9")
+    assert printed.startswith(f"{path} is not valid TOML: 'utf-8' codec can't decode byte 0xff in position 9")
 
 
 def test_a_configuration_that_is_a_directory(repo: Repo) -> None:

@@ -58,9 +58,9 @@ def test_an_error_of_the_system_is_one_line(capfd: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit) as ended, boundary("apply", json=False):
         raise OSError(errno.ENOSPC, "No space left on device", "/x/file")
     [line] = capfd.readouterr().err.splitlines()
-    told = json.loads(line)
-    assert (ended.value.code, told["message"]) == (125, "No space left on device: /x/file")
-    assert told["hint"] == "make room on the disk (df -h), then: ralph-wrap sweep"
+    printed = json.loads(line)
+    assert (ended.value.code, printed["message"]) == (125, "No space left on device: /x/file")
+    assert printed["hint"] == "make room on the disk (df -h), then: ralph-wrap sweep"
 
 
 def test_a_bug_has_its_traceback(capfd: pytest.CaptureFixture[str]) -> None:

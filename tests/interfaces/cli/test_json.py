@@ -135,9 +135,9 @@ def test_without_json_a_mistake_is_a_sentence(
     """On stderr, with the command that has the help."""
     result = command(*path, *words, cwd=repo.path)
     assert (result.status, result.stdout) == (2, b"")
-    (told,) = result.warnings
-    assert told["message"] == "No such option: --nonsense"
-    assert told["hint"] == f"see ralph-wrap {' '.join(path)} --help"
+    (printed,) = result.warnings
+    assert printed["message"] == "No such option: --nonsense"
+    assert printed["hint"] == f"see ralph-wrap {' '.join(path)} --help"
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ def test_what_has_no_json_tells_its_mistakes_in_words(repo: Repo, words: tuple[s
     """A session's stdout is its agent's."""
     result = command(*words, cwd=repo.path)
     assert (result.status, result.stdout) == (2, b"")
-    (told,) = result.warnings
-    assert told["hint"] == f"see ralph-wrap {f'{words[0]} ' if words[0] == 'run' else ''}--help"
+    (printed,) = result.warnings
+    assert printed["hint"] == f"see ralph-wrap {f'{words[0]} ' if words[0] == 'run' else ''}--help"
 
 
 def test_other_ends_are_as_before(repo: Repo, tmp_path: Path) -> None:

@@ -229,8 +229,8 @@ def test_a_live_session_says_what_it_does(
 
 def test_ps_knows_the_place_for_projects_that_cannot_be_written(repo: Repo) -> None:
     """Sessions that had to register in the user's own directory belong to the project all the same."""
-    place = project.find_project(repo.path, os.environ)
-    sessions = Yard([*project.registries(place)][1])
+    found_project = project.find_project(repo.path, os.environ)
+    sessions = Yard([*project.registries(found_project)][1])
     sessions.home.prepare()
     sessions.left("a3f2", "2d", DEAD)
     result = command("ps", cwd=repo.path / ".git" / "..")
@@ -284,9 +284,9 @@ def test_what_an_agent_made_of_a_record_breaks_nothing(
 def test_a_missing_project_is_named(tmp_path: Path) -> None:
     """On stderr, which is no terminal here; stdout stays empty."""
     result = command("ps", "-C", tmp_path / "absent", cwd=tmp_path)
-    told = json.loads(result.stderr)
+    printed = json.loads(result.stderr)
     assert (result.status, result.stdout) == (2, b"")
-    assert (told["level"], told["event"], told["message"], told["hint"]) == (
+    assert (printed["level"], printed["event"], printed["message"], printed["hint"]) == (
         "error",
         "error.raised",
         f"project {tmp_path / 'absent'}: No such file or directory",

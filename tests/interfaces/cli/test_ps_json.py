@@ -141,9 +141,9 @@ def test_the_ends_of_sessions_cost_no_git(full: Repo, tmp_path: Path) -> None:
     calls = tmp_path / "calls"
     path = shim_git(tmp_path / "bin", f"*) echo x >> {calls} ;;")
     command("ps", "--all", cwd=full.path, env={"PATH": path})
-    told = len(calls.read_text())
+    printed = len(calls.read_text())
     for report in full.path.glob(".ralph/run/sessions/*/report.json"):
         report.unlink()
     calls.unlink()
     command("ps", "--all", cwd=full.path, env={"PATH": path})
-    assert len(calls.read_text()) == told
+    assert len(calls.read_text()) == printed

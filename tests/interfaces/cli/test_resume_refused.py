@@ -29,9 +29,9 @@ def test_a_session_that_runs_is_refused(project: Repo) -> None:
         session.send(signal.SIGTERM)
         session.finish()
     assert refused.status == 6
-    (told,) = refused.warnings
-    assert session.directory.name in told["message"]
-    assert told["hint"].splitlines() == [
+    (printed,) = refused.warnings
+    assert session.directory.name in printed["message"]
+    assert printed["hint"].splitlines() == [
         f"to watch it: ralph-wrap logs -f {agent_id}",
         f"to end it first: ralph-wrap stop {agent_id}",
     ]

@@ -176,8 +176,8 @@ def test_an_agent_that_cannot_be_started_is_an_error_as_in_run(
     repo.commit("an agent")
     result = command("spawn", "--isolation", isolation, "--", agent, cwd=repo.path)
     assert (result.status, result.stdout) == (status, b"")
-    (told,) = result.warnings
-    assert told["message"].startswith(message)
+    (printed,) = result.warnings
+    assert printed["message"].startswith(message)
     assert repo.branches() == ["main"]
     assert repo.worktrees() == []
     eventually(lambda: left(home) == {}, "everything to be gone")
@@ -189,7 +189,7 @@ def test_an_iteration_that_fails_before_its_agent_is_a_beginning(repo: Repo, tmp
     path = shim_git(tmp_path / "bin", f'*" read-tree --reset "*) rm -f {tmp_path}/prompt ;;')
     result = command("spawn", "-f", tmp_path / "prompt", "--", "cat", cwd=repo.path, env={"PATH": path})
     agent_id = result.stdout.decode().strip()
-    assert (result.status, [told["event"] for told in result.warnings]) == (0, ["prompt.failed"])
+    assert (result.status, [printed["event"] for printed in result.warnings]) == (0, ["prompt.failed"])
     assert _rm(repo, agent_id).status == 0
 
 

@@ -34,10 +34,10 @@ def test_each_process_gets_term(
     inside.listen("two")
     inside.send(number)
     assert (inside.wait(), inside.heard("one"), inside.heard("two")) == (0, ["SIGTERM"], ["SIGTERM"])
-    told = [re.sub(r"(: )\d+ |\d\.\d", r"\1", line) for line in inside.log]
+    printed = [re.sub(r"(: )\d+ |\d\.\d", r"\1", line) for line in inside.log]
     session = " (session 20260102T030405Z-abcd)" if more else ""
-    assert told[0] == f"{number.name}: stopping all sessions and processes"
-    assert sorted(told[1:]) == sorted(
+    assert printed[0] == f"{number.name}: stopping all sessions and processes"
+    assert sorted(printed[1:]) == sorted(
         [
             f"asked to end: python{session}",
             "asked to end: python",

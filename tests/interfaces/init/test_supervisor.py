@@ -121,8 +121,8 @@ def test_an_error_does_not_end_it(monkeypatch: pytest.MonkeyPatch, capfd: pytest
 
     monkeypatch.setattr(init, "Supervisor", Failing)
     assert init.run(init.InitOptions(8.0, ())) == 7
-    told = "ralph-wrap init: internal error, continuing: MemoryError('none left')\n"
-    assert capfd.readouterr().err == told
+    printed = "ralph-wrap init: internal error, continuing: MemoryError('none left')\n"
+    assert capfd.readouterr().err == printed
 
 
 # -- deletions in the background --

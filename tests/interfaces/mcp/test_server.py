@@ -211,8 +211,8 @@ def test_mistaken_calls(repo: Repo) -> None:
             ),
             ({"action": "remove", "discard_changes": 1}, "exit_worktree: discard_changes cannot be 1"),
         ]
-        for given, told in mistakes:
-            assert agent.fail("exit_worktree", **given) == (f"usage: {told}", of_exit)
+        for given, printed in mistakes:
+            assert agent.fail("exit_worktree", **given) == (f"usage: {printed}", of_exit)
         for name in ("a/b", "", "a\0b", "-x", "beef"):
             assert agent.fail("enter_worktree", name=name)[0].startswith("usage: "), name
         with pytest.raises(MCPError, match="Unknown tool: leave"):
@@ -328,8 +328,8 @@ class ByHand:
     def end(self) -> tuple[int, list[dict[str, Any]], list[dict[str, Any]]]:
         """Wait for its end, standard input closed; return status, messages not heard yet, and narration."""
         stdout, stderr = self.process.communicate(timeout=CAP)
-        said, told = ([json.loads(line) for line in lines.splitlines()] for lines in (stdout, stderr))
-        return self.process.returncode, said, told
+        said, printed = ([json.loads(line) for line in lines.splitlines()] for lines in (stdout, stderr))
+        return self.process.returncode, said, printed
 
 
 def test_pings_are_answered_while_git_works(repo: Repo, tmp_path: Path) -> None:
@@ -342,9 +342,9 @@ def test_pings_are_answered_while_git_works(repo: Repo, tmp_path: Path) -> None:
         gate.open()
         answer = server.hear()
         assert (answer["id"], answer["result"]["isError"]) == ("tools/call", False)
-        status, said, told = server.end()
-        assert (status, said, [line["event"] for line in told]) == (0, [], ["server.started"])
-        assert "session mine" in told[0]["message"]
+        status, said, printed = server.end()
+        assert (status, said, [line["event"] for line in printed]) == (0, [], ["server.started"])
+        assert "session mine" in printed[0]["message"]
 
 
 @pytest.mark.parametrize("way", ["client gone", "TERM"])
@@ -364,9 +364,9 @@ def test_what_has_begun_is_brought_to_its_end(repo: Repo, tmp_path: Path, way: s
         gate.open()
         assert server.process.wait(CAP) == (-signal.SIGTERM if way == "TERM" else 0)
         assert server.process.stderr is not None
-        told = [json.loads(line)["event"] for line in server.process.stderr]
+        printed = [json.loads(line)["event"] for line in server.process.stderr]
         # The end of input may be seen before the answer has failed.
-        assert told in (["server.started"], ["server.started", "client.left"])
+        assert printed in (["server.started"], ["server.started", "client.left"])
     assert entered(repo).git("status", "--porcelain") == ""
     left = command("worktree", "exit", "--action", "remove", "--session", "mine", cwd=repo.path)
     assert json.loads(left.stdout)["data"]["removed"] is True

@@ -107,12 +107,12 @@ class Pages:
 
 def pages(project: Path, *, read_only: bool = False) -> Pages:
     """Return the pages of a project."""
-    told = Log(2, terminal=False, colour=False)
-    place = find_project(project, os.environ)
-    facts = ReviewCache(place, told)
+    printed = Log(2, terminal=False, colour=False)
+    found_project = find_project(project, os.environ)
+    facts = ReviewCache(found_project, printed)
     gate = AccessControl(TOKEN, read_only=read_only)
-    context = PageContext(place, facts, FlashMessages(), read_only, NEVER)
-    gate.before(application(context, gate.path, told))
+    context = PageContext(found_project, facts, FlashMessages(), read_only, NEVER)
+    gate.before(application(context, gate.path, printed))
     return Pages(gate, context)
 
 

@@ -23,14 +23,14 @@ pytestmark = pytest.mark.usefixtures("trusted")
 
 
 def _row(number: int, **known: object) -> ReviewRow:
-    told: dict[str, object] = {
+    printed: dict[str, object] = {
         **dict.fromkeys(ReviewRow._fields),
         "id": f"{number:04x}",
         "branch": f"ralph/{number:04x}",
         "recorded": True,
         **known,
     }
-    return ReviewRow(**told)  # type: ignore[arg-type]
+    return ReviewRow(**printed)  # type: ignore[arg-type]
 
 
 ROWS = [

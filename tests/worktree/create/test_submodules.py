@@ -57,7 +57,9 @@ def _allow_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _left_out(ended: Result) -> list[str]:
-    return [told["message"] for told in ended.warnings if told["event"] == "submodules.not_initialised"]
+    return [
+        printed["message"] for printed in ended.warnings if printed["event"] == "submodules.not_initialised"
+    ]
 
 
 def _refs(project: Project) -> list[str]:
@@ -142,8 +144,8 @@ def test_a_file_that_git_does_not_permit(remote: Project) -> None:
     """Our own clones are allowed it, and no others (CVE-2022-39253): a warning, and the session goes on."""
     ended = run(remote.repo.path, *SH, f"ls {SUB}; echo on")
     assert ended.stdout == b"on\n"
-    (told,) = _left_out(ended)
-    assert told.startswith(f"submodule {SUB} is not initialised: ")
+    (printed,) = _left_out(ended)
+    assert printed.startswith(f"submodule {SUB} is not initialised: ")
     assert not (remote.repo.path / ".git" / "worktrees").exists()
 
 
@@ -234,8 +236,8 @@ def test_what_was_done_in_them_is_saved(project: Project, ending: str) -> None:
     assert (project.store.show(f"{ref}:d"), project.store.show(f"{ref}^:c")) == (b"d\n", b"c\n")
     assert project.repo.worktrees() == []
     assert ended.directory is not None
-    told = ended.report["submodules"]
-    assert told == [{"path": SUB, "repository": str(project.store.path), "refs": [ref]}]
+    printed = ended.report["submodules"]
+    assert printed == [{"path": SUB, "repository": str(project.store.path), "refs": [ref]}]
 
 
 def test_the_exit_report_says_how_to_see_it(project: Project) -> None:

@@ -193,8 +193,8 @@ def test_what_does_not_count(repo: Repo, prepared: str, agent: str) -> None:
     result = session(repo, f"{OUT}{{ {agent}; }} >&2", prepared=prepared)
     if "spawn" in agent:
         command("stop", "--all", cwd=repo.path)
-    told = [told for told in result.events if told["event"].startswith("leak.")]
-    assert (leaks(result), told) == ([], [])
+    printed = [printed for printed in result.events if printed["event"].startswith("leak.")]
+    assert (leaks(result), printed) == ([], [])
 
 
 def test_the_rule_of_another_session_does_not_count(repo: Repo) -> None:
@@ -208,9 +208,9 @@ def test_the_rule_of_another_session_does_not_count(repo: Repo) -> None:
 def test_the_words_accuse_no_agent(repo: Repo) -> None:
     """One line and a hint: what has changed, when, and where to look; the exit report names it."""
     result = session(repo, f"{OUT}{EDIT}; git branch side")
-    (told,) = result.warnings
+    (printed,) = result.warnings
     created = f"branch side created at {repo.head[:7]}"
-    assert (told["event"], told["message"], told["hint"]) == (
+    assert (printed["event"], printed["message"], printed["hint"]) == (
         "leak.found",
         f"changed outside the worktree during iteration 1: {created}, file.txt (modified)",
         f"made by the agent or another program: git -C {repo.path} status\ngit -C {repo.path} diff HEAD",
@@ -243,7 +243,7 @@ def test_no_value_of_the_configuration_is_printed(repo: Repo) -> None:
     assert leaks(result) == [
         ".git/config changed: http.….extraheader, remote.origin.url, url.….insteadof",
     ]
-    assert not any("secret" in str(told) for told in result.warnings)
+    assert not any("secret" in str(printed) for printed in result.warnings)
 
 
 def test_each_iteration_has_its_own(repo: Repo) -> None:

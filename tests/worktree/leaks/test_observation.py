@@ -140,10 +140,10 @@ def test_what_a_merge_has_landed_does_not_count(room: Room) -> None:
     second = repo.commit("second")
     third = repo.commit("third")
     landings.note(run, "refs/heads/main", first, second)
-    told = [f"branch main moved from {first[:7]} to {third[:7]}"]
-    assert room.changes(seen, landings.read(run)) == told
+    printed = [f"branch main moved from {first[:7]} to {third[:7]}"]
+    assert room.changes(seen, landings.read(run)) == printed
     landings.note(run, "refs/heads/other", second, third)
-    assert room.changes(seen, landings.read(run)) == told
+    assert room.changes(seen, landings.read(run)) == printed
     landings.note(run, "refs/heads/main", second, third)
     assert room.changes(seen, landings.read(run)) == []
 

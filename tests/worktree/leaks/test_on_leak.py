@@ -128,7 +128,7 @@ def test_after_a_fallback_there_is_no_outside(repo: Repo, tmp_path: Path) -> Non
     path = shim_git(tmp_path / "shim", '*" read-tree --reset "*) exit 1 ;;')
     result = run(repo.path, "-n", "1", "--", "sh", "-c", EDIT, env={"PATH": path})
     assert (result.status, result.report["leaks"]) == (0, None)
-    assert [told["event"] for told in result.warnings] == ["isolation.fell_back"]
+    assert [printed["event"] for printed in result.warnings] == ["isolation.fell_back"]
 
 
 def test_a_session_inside_another_one_looks_at_the_project(repo: Repo, tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_what_cannot_be_looked_at_is_reported_once(repo: Repo) -> None:
     agent = f"{OUT}: > .git/index.new; mv .git/index .git/kept; echo broken > .git/index"
     result = session(repo, agent, "-n", "3", "--on-leak", "stop")
     assert result.ending == ("max-iterations", 3, 0)
-    assert [told["event"] for told in result.warnings].count("leak.unknown") == 1
+    assert [printed["event"] for printed in result.warnings].count("leak.unknown") == 1
 
 
 def test_what_changed_while_nothing_could_be_seen_is_reported_later(repo: Repo) -> None:

@@ -140,9 +140,9 @@ def test_an_unfinished_one_with_work_in_it_stays(project: Repo, work: str) -> No
     subprocess.run(("sh", "-ec", work), cwd=unfinished, check=True)
     before = project.git("status", "--porcelain", "--ignored", cwd=unfinished)
     head = project.git("rev-parse", "HEAD", cwd=unfinished)
-    told = command("pool", "--fill", cwd=project.path)
-    assert told.status == 0
-    assert "is kept, and no session gets it" in told.stderr
+    printed = command("pool", "--fill", cwd=project.path)
+    assert printed.status == 0
+    assert "is kept, and no session gets it" in printed.stderr
     assert project.git("status", "--porcelain", "--ignored", cwd=unfinished) == before
     assert project.git("rev-parse", "HEAD", cwd=unfinished) == head
 
@@ -188,9 +188,9 @@ def test_work_that_comes_at_the_last_moment_is_saved(project: Repo, tmp_path: Pa
     session = paused_after(project, gate, "ralph_wrap.worktree.warm.choose", "run", *options)
     (there / "changed").write_text("precious\n")
     (there / "precious").write_text("precious\n")
-    told = go_on(session, gate)
+    printed = go_on(session, gate)
     (saved,) = project.git("for-each-ref", "--format=%(refname)", "refs/heads/ralph/*-wip").split()
-    assert project.show(f"{saved}:changed") == b"precious\n", told
+    assert project.show(f"{saved}:changed") == b"precious\n", printed
     assert project.show(f"{saved}:precious") == b"precious\n"
     settle(tmp_path)
 
@@ -222,8 +222,8 @@ def test_work_that_comes_during_the_removal_stays(project: Repo, tmp_path: Path)
     gate = tmp_path / "gate"
     removal = paused_after(project, gate, "ralph_wrap.worktree.remove.sync_repository", "pool", "--fill")
     (there / "work").write_text("work\n")
-    told = go_on(removal, gate)
-    assert "is kept, and no session gets it" in told
+    printed = go_on(removal, gate)
+    assert "is kept, and no session gets it" in printed
     assert (there / "work").read_text() == "work\n"
 
 
@@ -297,8 +297,8 @@ def test_a_worktree_that_was_half_taken_is_left_to_the_sweep(project: Repo) -> N
         "--",
         "true",
     )
-    told = command("pool", "--fill", cwd=project.path)
-    assert (told.status, "no worktree that git knows" in told.stderr) == (0, False)
+    printed = command("pool", "--fill", cwd=project.path)
+    assert (printed.status, "no worktree that git knows" in printed.stderr) == (0, False)
     assert command("sweep", cwd=project.path).status == 0
     assert not [*project.path.glob(".ralph/worktrees/*")]
     assert project.git("for-each-ref", "refs/heads/ralph/", "refs/ralph/") == ""

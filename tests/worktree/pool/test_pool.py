@@ -34,17 +34,17 @@ git worktree list --porcelain | grep locked; cat "$(git rev-parse --git-dir)/git
 """
     result = run(project, script)
     (report,) = project.path.glob(".ralph/run/sessions/*/report.json")
-    told = json.loads(report.read_text())
-    session = told["session"]
+    printed = json.loads(report.read_text())
+    session = printed["session"]
     assert result.stdout.decode().splitlines() == [
         str(inode),
         str(file),
         f"gitdir: ../../../.git/worktrees/{session}",
-        f"refs/heads/{told['branch']}",
+        f"refs/heads/{printed['branch']}",
         f"locked ralph-wrap session {session}",
         f"{project.path}/.ralph/worktrees/{session}/.git",
     ]
-    assert told["base"] == project.git("rev-parse", "HEAD")
+    assert printed["base"] == project.git("rev-parse", "HEAD")
 
 
 def test_only_the_difference_is_checked_out(project: Repo) -> None:

@@ -41,25 +41,25 @@ class OriginMark:
     def __init__(self, git: Git, name: str) -> None:
         self.ref = f"{HUBS}{name}"
         self._git = git
-        self._there: str | None = None
+        self._oid: str | None = None
         self._number = 0
 
     def went_back(
         self, theirs: Mapping[str, str], agreed: Mapping[str, str], pushing: Mapping[str, str]
     ) -> bool:
         """Take in what origin has, and return whether it has gone back; arguments are those of ``plan``."""
-        self._there = theirs.get(self.ref)
+        self._oid = theirs.get(self.ref)
         known = agreed.get(self.ref)
-        numbers = self._numbers(known, self._there)
+        numbers = self._numbers(known, self._oid)
         self._number = max(numbers)
-        is_expected = self._there in {known, pushing.get(self.ref)}
+        is_expected = self._oid in {known, pushing.get(self.ref)}
         return known is not None and not is_expected and numbers[1] < numbers[0]
 
     def change(self) -> RemoteChange:
         """Return the next change of the mark, which goes with a push."""
         self._number += 1
         content = f"{self._number} {os.urandom(_NONCE).hex()}\n".encode()
-        return RemoteChange(self.ref, self._there, store_blob(self._git, content))
+        return RemoteChange(self.ref, self._oid, store_blob(self._git, content))
 
     def _numbers(self, *marks: str | None) -> list[int]:
         """Return the numbers in marks; 0 for one that is missing or damaged."""
@@ -69,4 +69,4 @@ class OriginMark:
 
     def moved(self, change: RemoteChange) -> None:
         """Take in that origin has taken a change."""
-        self._there = change.after
+        self._oid = change.after

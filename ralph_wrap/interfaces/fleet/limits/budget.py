@@ -112,11 +112,11 @@ class RunBudget:
     def _lease_more(self, opened: _OpenLease) -> Conversation:
         self._timer.start(_AGAIN)
         git, allowance = self._remote.git, opened.allowance
-        there = tracking(self._remote.name, self._ref)
-        completed = yield start_fetch(git, self._remote.name, [f"+{self._ref}:{there}"])
+        tracked = tracking(self._remote.name, self._ref)
+        completed = yield start_fetch(git, self._remote.name, [f"+{self._ref}:{tracked}"])
         if completed.status != 0:
             return
-        oid = list_refs(git, there).get(there, "")
+        oid = list_refs(git, tracked).get(tracked, "")
         try:
             ledger = self._checked(read_blobs(git, [oid]).get(oid, b"") if oid else b"")
         except RalphError:

@@ -110,11 +110,11 @@ class RunUsageLimits:
             return
         completed = yield start_atomic_push(git, name, changes)
         if completed.status != 0:  # another worker was faster, or the remote is away
-            there = tracking(name, self._prefix)
-            completed = yield start_fetch(git, name, [f"+{self._prefix}*:{there}*"])
+            tracked = tracking(name, self._prefix)
+            completed = yield start_fetch(git, name, [f"+{self._prefix}*:{tracked}*"])
             if completed.status == 0:
-                refs = list_refs(git, there)
-                self._take_over({self._prefix + ref.removeprefix(there): oid for ref, oid in refs.items()})
+                refs = list_refs(git, tracked)
+                self._take_over({self._prefix + ref.removeprefix(tracked): oid for ref, oid in refs.items()})
             for account in limits:
                 self._written.pop(account, None)  # push it again, if it is later than what the remote has
             return

@@ -187,7 +187,7 @@ def _write(store: Git, ref: str, before: str | None, works: Sequence[SubmoduleWo
     body = decode(_FORMAT.encode({_ROWS: works}))
     commit = commit_tree(store, tree, parents, f"{_TITLE}{session}\n\n{body}")
     if before:
-        move_ref(store, ref, before, commit, _REASON, itself=True)
+        move_ref(store, ref, before, commit, _REASON, no_deref=True)
     else:
         create_ref(store, ref, commit, _REASON)
 

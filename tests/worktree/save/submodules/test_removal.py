@@ -143,8 +143,8 @@ def test_removal_lists_what_would_be_lost_in_submodules(tree: Tree) -> None:
     sub.write("new", "n\n")
     with pytest.raises(RefusedError) as refused:
         remove_checked(tree, _refuse)
-    told = f"uncommitted: {SUB}; uncommitted: {SUB}/new; commit on no branch: {commit}"
-    assert refused.value.message == told
+    printed = f"uncommitted: {SUB}; uncommitted: {SUB}/new; commit on no branch: {commit}"
+    assert refused.value.message == printed
     assert (tree.path / SUB / "new").exists()
 
 
