@@ -40,10 +40,12 @@ def run() -> "NoReturn":
         _fill_standard_descriptors()
         if sys.argv[1:2] == ["init"]:
             _be_init()
+        is_session = sys.argv[1:2] == ["run"] or sys.argv[1:3] == ["fleet", "work"]
+        if is_session:
+            gc.disable()  # imports leave nothing to collect; session.session enables it again
         from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415 -- init has its own, and stays small
 
-        if sys.argv[1:2] == ["run"] or sys.argv[1:3] == ["fleet", "work"]:
-            gc.disable()  # imports leave nothing to collect; session.session enables it again
+        if is_session:
             # A signal that comes during the slow imports must end the session like any later signal.
             with SignalHandlers() as signals:
                 _run(signals)

@@ -76,12 +76,12 @@ class IndexListing(NamedTuple):
 
     def submodules(self) -> Iterator[SubmoduleEntry]:
         """Yield the submodules; git does not look at files below them."""
-        for tag, oid, path in _SUBMODULE.findall(self.output):
+        for tag, oid, path in _SUBMODULE.findall(self.output) if self.output else ():
             yield SubmoduleEntry(decode(path), decode(oid), tag in b"Hh")
 
     def hidden(self) -> Iterator[HiddenEntry]:
         """Yield the files that git does not look at (git-ls-files(1): a lower-case tag, and S)."""
-        for found in _HIDDEN.finditer(self.output):
+        for found in _HIDDEN.finditer(self.output) if self.output else ():
             yield HiddenEntry(decode(found[2]), found[1].islower(), found[1] in b"sS")
 
 

@@ -10,6 +10,7 @@ import time
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, decode, decode_lines, run_git, start_git
 from ralph_wrap.git.objects import VOLATILE, list_refs, set_refs
+from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process_table import bytes_read
 
@@ -30,7 +31,7 @@ _NONCE = 8  # bytes
 _LONGEST_PUSH = 86400  # seconds after which its refs count as left by a kill
 _KEEPALIVE = "ssh -o ServerAliveInterval=15 -o ServerAliveCountMax=3"
 """sshd answers for a server that works; without an answer for 45 s, ssh gives the connection up."""
-_PROGRESS = re.compile(
+_PROGRESS = deferred.pattern(
     r"(remote: )?([\w ]+: +\d+% \(\d+/\d+\)|[\w ]+ objects: +\d+|Total \d+ \(|Delta compression )"
     r"|From |.* -> "
 )

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 
 
-MODULES = 176
+MODULES = 174
 """Modules of ours that a plain session loads at most, packages included."""
 
-PATTERNS = 20
+PATTERNS = 14
 """Regular expressions of ours that it compiles at most."""
 
 _WATCHED = """

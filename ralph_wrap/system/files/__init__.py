@@ -70,6 +70,7 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}  # link(2): errors of file systems without links
 _RANDOM = 8  # bytes in the name of a temporary file
+_HEX = deferred.pattern(f"[0-9a-f]{{{2 * _RANDOM}}}")
 
 State = tuple[int, ...] | None
 """A value that changes with every change of a file; ``None`` if there is no file."""
@@ -189,11 +190,12 @@ def fill(path: Path, content: bytes) -> None:
 
 def temporaries(path: Path) -> list[Path]:
     """Return the temporary files of a :func:`replace` that was killed, or still runs."""
-    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{{2 * _RANDOM}}}")
+    prefix = f".{path.name}."
     try:
-        return [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]
+        names = [name for name in os.listdir(path.parent) if name.startswith(prefix)]  # noqa: PTH208 -- no objects
     except OSError:
         return []
+    return [path.with_name(name) for name in names if _HEX.fullmatch(name, len(prefix))]
 
 
 def fsync(*paths: Path) -> None:
@@ -324,8 +326,10 @@ def mounts_in(directory: Path) -> list[str]:
         table = Path("/proc/self/mountinfo").read_bytes()
     except OSError:
         return []
-    points = (re.sub(rb"\\([0-7]{3})", _octal, line.split(b" ")[4]) for line in table.splitlines())
-    return [path for path in map(os.fsdecode, points) if Path(path).is_relative_to(directory)]
+    points = (line.split(b" ")[4] for line in table.splitlines())
+    paths = (os.fsdecode(re.sub(rb"\\([0-7]{3})", _octal, at) if b"\\" in at else at) for at in points)
+    top = os.path.join(directory, "")  # noqa: PTH118 -- with a slash at its end
+    return [path for path in paths if f"{path}/".startswith(top)]
 
 
 def _octal(escape: re.Match[bytes]) -> bytes:
