@@ -7,7 +7,7 @@ work that the session has put back elsewhere becomes a snapshot here, too. No ot
 
 from __future__ import annotations
 
-from ralph_wrap.commands.fetch.bring import Bringing, FetchedSession
+from ralph_wrap.commands.fetch.bring import FetchedSession, SessionImport
 from ralph_wrap.commands.fetch.remote import RemoteSessions
 from ralph_wrap.errors import ConflictError
 from ralph_wrap.state import remote_claim
@@ -36,7 +36,7 @@ def fetch(project: Project, remote: str, log: Log, *, again: Collection[str] = (
     """
     sessions = RemoteSessions(project, remote, log)
     ids = sessions.fetch()
-    return Bringing(project, sessions, again).bring(ids)
+    return SessionImport(project, sessions, again).bring(ids)
 
 
 def take_over(project: Project, remote: str, name: str, log: Log, *, at_once: bool) -> tuple[str, str]:
@@ -56,11 +56,11 @@ def take_over(project: Project, remote: str, name: str, log: Log, *, at_once: bo
     sessions = RemoteSessions(project, remote, log)
     agent_id = sessions.id_of(name)
     oid, claim = sessions.fetch_one(agent_id)
-    [entry] = Bringing(project, sessions).bring([agent_id])
+    [entry] = SessionImport(project, sessions).bring([agent_id])
     if entry.state == remote_claim.RUNNING and not at_once:
         oid = sessions.wait_until_dead(oid, claim)
     oid, claim = sessions.settled(agent_id, oid, at_once=at_once)
-    [entry] = Bringing(project, sessions, [agent_id]).bring([agent_id])
+    [entry] = SessionImport(project, sessions, [agent_id]).bring([agent_id])
     if entry.action == "left":
         raise ConflictError(f"session {agent_id} was not fetched: {entry.note}", "ralph-wrap review")
     if claim.incomplete:

@@ -59,7 +59,7 @@ class FetchedSession(NamedTuple):
     note: str = ""
 
 
-class Bringing:
+class SessionImport:
     """Brings sessions that were fetched into a project.
 
     Arguments:

@@ -18,8 +18,8 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.session.remote.last_push import MirrorEnd
 from ralph_wrap.session.remote.mirror import Mirror
+from ralph_wrap.session.remote.portable_start import portable
 from ralph_wrap.session.remote.take_up import TakeUp
-from ralph_wrap.session.remote.travelling import for_others
 from ralph_wrap.session.remote.view import HEADS, RemoteView
 from ralph_wrap.state import remote_claim, stop_request
 from ralph_wrap.state.ids import agent_ids_in
@@ -93,7 +93,7 @@ def begin(
         agent=session_claim.record.agent,
         worktree=session_claim.record.worktree_name,
         beat=settings.remote_beat,
-        start=for_others(start, context),
+        start=portable(start, context),
     )
     claim, view = claiming.claim(claim)
     mirror = Mirror(

@@ -20,7 +20,7 @@ import re
 from ralph_wrap.branches.intake import BASES
 from ralph_wrap.errors import GitError, IsolationError
 from ralph_wrap.git import decode, file_system_config, list_refs, pointer, run_git
-from ralph_wrap.git.by_hand import make_repository
+from ralph_wrap.git.new_repository import make_repository
 from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree.create.replica import copy_replica, refresh, trust_cloned
 from ralph_wrap.worktree.create.transaction import check_out_new

@@ -120,11 +120,11 @@ def snapshot_submodules(
     with scratch_in(worktree.registration) as directory:
         for number, submodule in enumerate(find(worktree, git, worktree.path, problems)):
             own: list[str] = []
-            looking = _Looking(submodule, git, store, session, earlier.get(submodule.name))
+            copier = _SubmoduleCopier(submodule, git, store, session, earlier.get(submodule.name))
             try:
                 origin = origins.of(submodule)
-                work = looking.look(directory / str(number), origin, own)
-                if looking.copy(work, largest):
+                work = copier.look(directory / str(number), origin, own)
+                if copier.copy(work, largest):
                     make_snapshots(store, agent_id, existing_commits(store, filter(None, [origin])))
                 works.pop(submodule.name, None)
                 if work.commits:
@@ -224,7 +224,7 @@ class _Origins:
         return found
 
 
-class _Looking:
+class _SubmoduleCopier:
     """Looks into one submodule, and copies its work.
 
     Arguments:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _LARGEST = 1 << 17  # bytes of a prompt; each push brings the claim with it
 
 
-def for_others(start: SessionStart | None, context: SessionContext) -> SessionStart | None:
+def portable(start: SessionStart | None, context: SessionContext) -> SessionStart | None:
     """Return the start of a session with the text of its prompt file, if the base does not have the file.
 
     The text is in the claim, which each reader of the remote can read, as a prompt of ``-p`` is. The user of
