@@ -26,6 +26,6 @@ def test_a_claim_that_moves_at_each_look_is_given_up(
     repo.git("remote", "add", "origin", str(repo.path))
     sessions, numbers = RemoteSessions(find_project(repo.path, os.environ), "origin", log), count()
     claim = RemoteClaim("3f9a", "20260101T000000Z-3f9a", "ralph/3f9a", repo.head)
-    monkeypatch.setattr(sessions, "one", lambda _: (f"{next(numbers):040x}", claim))
+    monkeypatch.setattr(sessions, "fetch_one", lambda _: (f"{next(numbers):040x}", claim))
     with pytest.raises(ConflictError, match="runs on another machine"):
         sessions.settled("3f9a", "", at_once=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project, remark
 from ralph_wrap.interfaces.cli.options import ID, Json
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
-from ralph_wrap.system.log import on_stderr, one_line
+from ralph_wrap.system.log import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,8 +44,7 @@ def apply(
     from ralph_wrap.interfaces.cli.approval_prompt import warn_of_programs  # noqa: PLC0415
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
-    log = on_stderr(os.environ)
-    with boundary("apply", json=json, project=directory), SignalHandlers() as signals:
+    with boundary("apply", json=json, project=directory) as log, SignalHandlers() as signals:
         environ = become_owner(checkout or directory, log)
         warn_of_tampering(checkout or directory, environ, log, refuse=not despite_tampering)
         project, top = _project_and_top(directory, checkout, environ, log)

@@ -12,7 +12,7 @@ import typer
 from ralph_wrap.errors import ProblemsError, RefusedError, UntrustedError, UsageError
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, remark
 from ralph_wrap.interfaces.cli.options import Directory, Json
-from ralph_wrap.system.log import Commands, on_stderr, one_line
+from ralph_wrap.system.log import Commands, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def audit(
     from ralph_wrap.commands import audit as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.audit import look  # noqa: PLC0415
 
-    with boundary("audit", json=json, project=directory):
+    with boundary("audit", json=json, project=directory) as log:
         if undo and accept:
             raise UsageError("--undo and --accept exclude each other", "give one of them")
-        environ = become_owner(directory, on_stderr(os.environ), use_case.__name__)
+        environ = become_owner(directory, log, use_case.__name__)
         project = use_case.project_of(directory, environ)
         if undo:
             _show_undone(use_case.undo(project), json=json)

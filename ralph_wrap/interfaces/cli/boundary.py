@@ -29,7 +29,7 @@ _READER_LEFT = 141  # 128 + SIGPIPE, as in a shell; Python ignores this signal
 
 
 @contextmanager
-def boundary(tool: str, *, json: bool, project: Path | None = None, log: Log | None = None) -> Iterator[None]:
+def boundary(tool: str, *, json: bool, project: Path | None = None, log: Log | None = None) -> Iterator[Log]:
     """Turn an error into a message on stderr, or the envelope on stdout, and its exit status.
 
     Arguments:
@@ -38,12 +38,15 @@ def boundary(tool: str, *, json: bool, project: Path | None = None, log: Log | N
         project: the directory that the user names, for the commands in hints.
         log: prints the message; normally a new one.
 
+    Yields:
+        The log.
+
     """
     log = log or on_stderr(os.environ)
     log.location = location(project) if project else log.location
     try:
         with _stdout_written():
-            yield
+            yield log
     except (OSError, RalphError) as error:
         expected = explained(error) if isinstance(error, OSError) else error
         with _stdout_written():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from json import dumps
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import typer
 from ralph_wrap.interfaces.cli import table as tables
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
 from ralph_wrap.interfaces.cli.options import Directory, Json
-from ralph_wrap.system.log import on_stderr
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +24,8 @@ def show(
     from ralph_wrap.commands.config import show as use_case  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
-    with boundary("config show", json=json, project=project):
-        environ = become_owner(project, on_stderr(os.environ))
+    with boundary("config show", json=json, project=project) as log:
+        environ = become_owner(project, log)
         effective = use_case(find_project(project, environ), Path.cwd())
         if json:
             answer("config show", [setting._asdict() for setting in effective])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,6 @@ from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_proj
 from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import ID, Directory, FetchedFrom
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
-from ralph_wrap.system.log import on_stderr
 
 _SHOWING = (
     "GIT_PAGER",
@@ -51,8 +49,7 @@ def diff(
     from ralph_wrap.state.project import objects_of  # noqa: PLC0415
     from ralph_wrap.system import signals  # noqa: PLC0415
 
-    with boundary("diff", json=False, project=directory):
-        log = on_stderr(os.environ)
+    with boundary("diff", json=False, project=directory) as log:
         environ = become_owner(directory, log)
         warn_of_tampering(directory, environ, log)
         project = open_project(directory, environ, log)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +22,7 @@ from ralph_wrap.interfaces.cli.boundary import (
 from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
-from ralph_wrap.system.log import on_stderr, one_line
+from ralph_wrap.system.log import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,8 +72,7 @@ def drop(
     from ralph_wrap.commands import drop as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.config import of_project  # noqa: PLC0415
 
-    with boundary("drop", json=json, project=directory):
-        log = on_stderr(os.environ)
+    with boundary("drop", json=json, project=directory) as log:
         wanted = use_case.DropSelection(tuple(ids or ()), merged, empty, _seconds(older_than), force)
         environ = become_owner(directory, log)
         warn_of_tampering(directory, environ, log)
@@ -153,8 +151,8 @@ def restore(
     from ralph_wrap.commands import drop as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
-    with boundary("restore", json=json, project=project):
-        environ = become_owner(project, on_stderr(os.environ))
+    with boundary("restore", json=json, project=project) as log:
+        environ = become_owner(project, log)
         restored = use_case.restore(find_project(project, environ), name, time.time())
         if json:
             answer("restore", restored._asdict())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,6 @@ import typer
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
 from ralph_wrap.interfaces.cli.options import Directory
-from ralph_wrap.system.log import on_stderr
 
 Session = Annotated[
     str,
@@ -37,8 +35,7 @@ def enter(
     from ralph_wrap.config.trust import require  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
-    with boundary("worktree", json=True):
-        log = on_stderr(os.environ)
+    with boundary("worktree", json=True) as log:
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
         settings = load(directory, project.root, Path.cwd(), {}, environ, ())
@@ -68,8 +65,8 @@ def leave(
     from ralph_wrap.commands.worktree import enter as use_case  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
-    with boundary("worktree", json=True):
-        environ = become_owner(directory, on_stderr(os.environ))
+    with boundary("worktree", json=True) as log:
+        environ = become_owner(directory, log)
         project = find_project(directory, environ)
         exited = use_case.leave(
             project,

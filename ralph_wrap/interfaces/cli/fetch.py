@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,6 @@ import typer
 
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
 from ralph_wrap.interfaces.cli.options import Directory, Json
-from ralph_wrap.system.log import on_stderr
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,8 +35,7 @@ def fetch(
     from ralph_wrap.config import of_project  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
-    with boundary("fetch", json=json, project=directory):
-        log = on_stderr(os.environ)
+    with boundary("fetch", json=json, project=directory) as log:
         project = find_project(directory, become_owner(directory, log, "ralph_wrap.commands.fetch"))
         name = remote or of_project(project.root, project.environ, "remote").remote or "origin"
         found = use_case.fetch(project, name, log)

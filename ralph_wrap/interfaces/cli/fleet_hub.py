@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from ralph_wrap.interfaces.cli.boundary import boundary
-from ralph_wrap.system.log import on_stderr
 
 _INTERVAL = "20s"
 
@@ -40,8 +39,7 @@ def hub(
     from ralph_wrap.interfaces.fleet.hub.run import Hub, HubOrder  # noqa: PLC0415
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
-    log = on_stderr(os.environ)
-    with boundary("fleet", json=False, log=log):
+    with boundary("fleet", json=False) as log:
         host, _, port = listen.rpartition(":")
         if not host or not port.isdigit():
             raise UsageError(f"--listen: {listen!r} is no host with a port", "--listen 0.0.0.0:8080")

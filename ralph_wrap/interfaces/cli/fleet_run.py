@@ -16,7 +16,7 @@ from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.interfaces.cli.boundary import boundary
 from ralph_wrap.interfaces.cli.installation import needs_extra
 from ralph_wrap.interfaces.cli.options import Directory, flags, with_options
-from ralph_wrap.system.log import Commands, on_stderr
+from ralph_wrap.system.log import Commands
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,8 +76,7 @@ def run(
     from ralph_wrap.interfaces.fleet.started import StartedRun, write_started  # noqa: PLC0415
     from ralph_wrap.state.project import find_project, repository_of  # noqa: PLC0415
 
-    log = on_stderr(os.environ)
-    with boundary("fleet", json=False, project=project, log=log):
+    with boundary("fleet", json=False, project=project) as log:
         if (count is None) == (tasks is None):
             raise UsageError("either --count or --tasks must be given", "ralph-wrap fleet run --count 3")
         found = find_project(project, os.environ)

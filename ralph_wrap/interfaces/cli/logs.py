@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,6 @@ import typer
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
 from ralph_wrap.interfaces.cli.options import ID, Directory
-from ralph_wrap.system.log import on_stderr
 
 
 def logs(
@@ -29,8 +27,7 @@ def logs(
     from ralph_wrap.commands import logs as use_case  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
-    with boundary("logs", json=False, project=directory):
-        log = on_stderr(os.environ)
+    with boundary("logs", json=False, project=directory) as log:
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
         use_case.logs(project, session, events=events, follow=follow, descriptor=1, raw=raw)

@@ -11,7 +11,6 @@ import typer
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
 from ralph_wrap.interfaces.cli.installation import needs_extra
 from ralph_wrap.interfaces.cli.options import Directory
-from ralph_wrap.system.log import on_stderr
 
 
 def mcp(
@@ -26,12 +25,11 @@ def mcp(
     project: Directory = Path(),
 ) -> None:
     """Serve agents the tools to enter and exit a worktree (Model Context Protocol, stdin and stdout)."""
-    with boundary("mcp", json=False, project=project):
+    with boundary("mcp", json=False, project=project) as log:
         with needs_extra("mcp"):
             from ralph_wrap.interfaces.mcp import server  # noqa: PLC0415 -- it may not be installed, and is slow
             from ralph_wrap.interfaces.mcp.tools import ToolCaller  # noqa: PLC0415 -- not for --help
         server.load()
-        log = on_stderr(os.environ)
         environ = become_owner(project, log)
         name = session or f"mcp-{os.urandom(4).hex()}"
         server.serve(ToolCaller(project.absolute(), Path.cwd(), name, environ), log)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude,
 from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import IDS, Directory, FetchedFrom, Json
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
-from ralph_wrap.system.log import on_stderr, one_line
+from ralph_wrap.system.log import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,8 +56,7 @@ def merge(
     from ralph_wrap.interfaces.cli.approval_prompt import require, warn_of_programs  # noqa: PLC0415
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
-    log = on_stderr(os.environ)
-    with boundary("merge", json=json, project=directory), SignalHandlers() as signals:
+    with boundary("merge", json=json, project=directory) as log, SignalHandlers() as signals:
         method = _method(squash=squash, rebase=rebase, no_ff=no_ff)
         environ = become_owner(directory, log)
         warn_of_tampering(directory, environ, log, refuse=not despite_tampering)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,6 @@ import typer
 
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
 from ralph_wrap.interfaces.cli.options import Directory, Json
-from ralph_wrap.system.log import on_stderr
 
 
 def pool(
@@ -23,8 +21,7 @@ def pool(
     from ralph_wrap.config import of_project  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
-    log = on_stderr(os.environ)
-    with boundary("pool", json=json, project=directory):
+    with boundary("pool", json=json, project=directory) as log:
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
         project_pool = ProjectPool.of(project, of_project(project.root, project.environ, "pool_keep"), log)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from datetime import UTC, datetime
@@ -16,7 +15,6 @@ from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, o
 from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import Directory, FetchedFrom, Json
 from ralph_wrap.state.wording import state_of
-from ralph_wrap.system.log import on_stderr
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,8 +52,7 @@ def ps(
     from ralph_wrap.state import inventory  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.remote_claim import RUNNING  # noqa: PLC0415
 
-    with boundary("ps", json=json, project=project):
-        log = on_stderr(os.environ)
+    with boundary("ps", json=json, project=project) as log:
         environ = become_owner(project, log, *_LATER)
         fetched = fetch_first(open_project(project, environ, log), remote, log) if remote else []
         elsewhere = [entry.session for entry in fetched if entry.state == RUNNING]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,7 @@ import typer
 from ralph_wrap.errors import AgentNotFoundError, RalphError, UsageError
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
 from ralph_wrap.interfaces.cli.options import Directory, complete_agent
-from ralph_wrap.system.log import Commands, on_stderr
+from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import located, location
 
 TYPE_CHECKING = False
@@ -50,14 +49,14 @@ def quickstart(
     from ralph_wrap.interfaces.cli.approval_prompt import can_ask  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
-    with boundary("quickstart", json=False, project=project):
+    with boundary("quickstart", json=False, project=project) as log:
         asks = not yes and can_ask()
         if not asks and not (agent and yes):
             raise UsageError(
                 "quickstart asks questions, and this is not a terminal",
                 f"ralph-wrap quickstart --agent {agent or 'claude'} --yes",
             )
-        environ = become_owner(project, on_stderr(os.environ))
+        environ = become_owner(project, log)
         found = find_project(project, environ)
         name = agent or _chosen(environ)
         use_case.check_name(found, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from datetime import UTC, datetime
 from functools import partial
@@ -20,7 +19,7 @@ from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import Directory, FetchedFrom
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
 from ralph_wrap.state.wording import state_of
-from ralph_wrap.system.log import on_stderr, one_line
+from ralph_wrap.system.log import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,8 +79,7 @@ def review(
     from ralph_wrap.commands.pull_request import open as pull_request  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.approval_prompt import require_push  # noqa: PLC0415 -- not for --help
 
-    with boundary("review", json=json, project=directory):
-        log = on_stderr(os.environ)
+    with boundary("review", json=json, project=directory) as log:
         if pr is not None and (sort or only or html):
             raise UsageError("--pr takes a single branch", "leave out --sort, --only and --html")
         write = _writer() if html else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,6 @@ import typer
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, open_project
 from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
-from ralph_wrap.system.log import on_stderr
 
 
 def rm(
@@ -25,8 +23,7 @@ def rm(
     from ralph_wrap.commands.stop import stop  # noqa: PLC0415
     from ralph_wrap.state.stop_request import StopMode  # noqa: PLC0415
 
-    log = on_stderr(os.environ)
-    with boundary("rm", json=json, project=directory):
+    with boundary("rm", json=json, project=directory) as log:
         environ = become_owner(directory, log)
         project = open_project(directory, environ, log)
         reachable, foreign = use_case.without_foreign(project, ids)

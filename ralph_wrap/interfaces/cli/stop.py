@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,6 @@ from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude
 from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
-from ralph_wrap.system.log import on_stderr
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,8 +36,7 @@ def stop(
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state.stop_request import StopMode  # noqa: PLC0415
 
-    log = on_stderr(os.environ)
-    with boundary("stop", json=json, project=directory):
+    with boundary("stop", json=json, project=directory) as log:
         _check(ids or [], every=every, both_modes=after_iteration and now)
         mode = StopMode.AFTER_ITERATION if after_iteration else StopMode.NOW if now else StopMode.SOON
         environ = become_owner(directory, log)

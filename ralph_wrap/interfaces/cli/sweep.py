@@ -12,7 +12,6 @@ from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, open_project, remark
 from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
-from ralph_wrap.system.log import on_stderr
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,8 +42,7 @@ def sweep(
     from ralph_wrap.config import OnOrphans, of_project  # noqa: PLC0415
     from ralph_wrap.interfaces.init.child import AT_START  # noqa: PLC0415
 
-    with boundary("sweep", json=json, project=directory):
-        log = on_stderr(os.environ)
+    with boundary("sweep", json=json, project=directory) as log:
         environ = become_owner(directory, log)
         project = open_project(directory, environ, log)
         at_start = (

@@ -11,7 +11,7 @@ import typer
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
 from ralph_wrap.interfaces.cli.options import Directory, Json
-from ralph_wrap.system.log import on_stderr, one_line
+from ralph_wrap.system.log import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ def trust(
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
-    with boundary("trust", json=json, project=directory), SignalHandlers() as signals:
+    with boundary("trust", json=json, project=directory) as log, SignalHandlers() as signals:
         if show and revoke:
             raise UsageError("--show and --revoke exclude each other", "give one of them")
-        environ = become_owner(directory, on_stderr(os.environ))
+        environ = become_owner(directory, log)
         project = find_project(directory, environ)
         wanted = decided_by(project, of_project(project.root, environ).stated)
         repository = lines_of_repository(project)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,6 @@ import typer
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_project
 from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
-from ralph_wrap.system.log import on_stderr
 
 
 def web(
@@ -26,8 +24,7 @@ def web(
     """Review, merge, drop and stop in a browser on this machine. Prints the address; runs until Ctrl-C."""
     from ralph_wrap.interfaces.web import server  # noqa: PLC0415 -- slow
 
-    log = on_stderr(os.environ)
-    with boundary("web", json=False, project=directory):
+    with boundary("web", json=False, project=directory) as log:
         server.load()
         environ = become_owner(directory, log)
         warn_of_tampering(directory, environ, log)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,7 +14,6 @@ from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse
 from ralph_wrap.interfaces.cli.enter import enter, leave
 from ralph_wrap.interfaces.cli.options import Directory, declared
-from ralph_wrap.system.log import on_stderr
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,8 +80,7 @@ def create(
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
-    log = on_stderr(os.environ)
-    with boundary(_TOOL, json=True), SignalHandlers() as signals:
+    with boundary(_TOOL, json=True) as log, SignalHandlers() as signals:
         words = slug(task)  # before the change of user: only root may be able to read its tables
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
@@ -122,8 +119,7 @@ def cleanup(
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
     from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
-    log = on_stderr(os.environ)
-    with boundary(_TOOL, json=True), SignalHandlers():  # a signal does not interrupt a removal
+    with boundary(_TOOL, json=True) as log, SignalHandlers():  # a signal does not interrupt a removal
         environ = become_owner(project, log)
         cleaned = use_case(
             find_project(project, environ),
@@ -141,8 +137,8 @@ def status(project: Directory = Path()) -> None:
     from ralph_wrap.commands.worktree.status import status as use_case  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
-    with boundary(_TOOL, json=True):
-        environ = become_owner(project, on_stderr(os.environ))
+    with boundary(_TOOL, json=True) as log:
+        environ = become_owner(project, log)
         answer(_TOOL, use_case(find_project(project, environ)))
 
 
@@ -151,8 +147,8 @@ def list_all(project: Directory = Path()) -> None:
     from ralph_wrap.commands.worktree.status import list_all as use_case  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
 
-    with boundary(_TOOL, json=True):
-        environ = become_owner(project, on_stderr(os.environ))
+    with boundary(_TOOL, json=True) as log:
+        environ = become_owner(project, log)
         answer(_TOOL, [info._asdict() for info in use_case(find_project(project, environ))])
 
 
