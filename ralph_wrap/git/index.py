@@ -10,7 +10,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from ralph_wrap.git.command import Git
@@ -32,6 +32,11 @@ _ASSUMED = 0x40  # the two highest flags: assume unchanged, and extended, which 
 _LONG_NAME = 0xFFF
 _SUBMODULE = deferred.pattern(rb"(?:\A|\0)(.) %s ([0-9a-f]+) \d\t([^\0]+)" % GITLINK.encode())
 _HIDDEN = deferred.pattern(rb"(?:\A|\0)([a-zS]) \d+ [0-9a-f]+ \d\t([^\0]+)")
+
+
+def encode_paths(paths: Iterable[str]) -> bytes:
+    """Return paths as git reads them with ``-z --stdin``."""
+    return "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
 
 
 class SubmoduleEntry(NamedTuple):

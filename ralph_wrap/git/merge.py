@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import DURABLE, Git, decode, decode_lines, run_git
+from ralph_wrap.git.index import encode_paths
 from ralph_wrap.system.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
@@ -276,9 +277,8 @@ def store(git: Git, paths: Iterable[str]) -> None:
         GitError: git cannot read a file.
 
     """
-    names = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
     arguments = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-    run_git(git, *arguments, config=(*_SUSPICIOUS, "-c", "core.safecrlf=false"), stdin=names)
+    run_git(git, *arguments, config=(*_SUSPICIOUS, "-c", "core.safecrlf=false"), stdin=encode_paths(paths))
 
 
 def write_out(git: Git, paths: Iterable[str]) -> None:
@@ -288,8 +288,7 @@ def write_out(git: Git, paths: Iterable[str]) -> None:
         GitError: git cannot write a file.
 
     """
-    names = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
-    run_git(git, "checkout-index", "--force", "--quiet", "-z", "--stdin", stdin=names)
+    run_git(git, "checkout-index", "--force", "--quiet", "-z", "--stdin", stdin=encode_paths(paths))
 
 
 def staged(git: Git) -> dict[str, tuple[str, str]]:

@@ -119,18 +119,7 @@ def start_push(git: Git, remote: str, commit: str, ref: str, *, replaced: str | 
 
     """
     lease = () if replaced is None else (f"--force-with-lease={ref}:{replaced}",)
-    arguments = (
-        "push",
-        "--porcelain",
-        "--progress",
-        "--no-verify",
-        *_NOTHING_ELSE,
-        *lease,
-        "--",
-        remote,
-        f"{commit}:{ref}",
-    )
-    return _start(git, *arguments)
+    return _start(git, *_push_words(atomic=False), *lease, "--", remote, f"{commit}:{ref}")
 
 
 def start_atomic_push(

@@ -6,7 +6,7 @@ import sys
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import DURABLE, Git, decode, run_git, start_git
-from ralph_wrap.git.index import submodules_in
+from ralph_wrap.git.index import encode_paths, submodules_in
 from ralph_wrap.system.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
@@ -153,8 +153,7 @@ def stage_paths(git: Git, paths: Iterable[str]) -> GitError | None:
         The error, if some files could not be added; perhaps none was added.
 
     """
-    names = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
-    return _tried(git, "update-index", "--add", "--remove", "-z", "--stdin", stdin=names)
+    return _tried(git, "update-index", "--add", "--remove", "-z", "--stdin", stdin=encode_paths(paths))
 
 
 def _tried(git: Git, *arguments: str, stdin: bytes | None = None) -> GitError | None:

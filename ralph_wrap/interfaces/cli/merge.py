@@ -134,6 +134,7 @@ def _method(*, squash: bool, rebase: bool, no_ff: bool) -> MergeMethod:
 
 def _show(landed: Sequence[LandingResult], log: Log, *, json: bool) -> None:
     from ralph_wrap.commands.merge import problem  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.interfaces.cli.merge_on_complete import name_saved  # noqa: PLC0415
 
     data = [result._asdict() for result in landed]
     error = problem(landed)
@@ -141,12 +142,7 @@ def _show(landed: Sequence[LandingResult], log: Log, *, json: bool) -> None:
         for result in landed:
             typer.echo("  ".join(map(one_line, words(result))))
         for result in landed:
-            if result.saved and result.outcome != "left":
-                log.event(
-                    "saved.not_landed",
-                    f"{result.saved} holds work that has not landed",
-                    hint=f"ralph-wrap apply {result.id or result.branch}",
-                )
+            name_saved(log, result)
     conclude("merge", data, error, json=json)
 
 

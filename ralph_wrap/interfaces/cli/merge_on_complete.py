@@ -94,11 +94,16 @@ def _log_result(log: Log, landed: LandingResult, target: str) -> None:
         log.event(
             "branch.landed", f"{landed.branch}: {target} has all of its changes already", **_facts(landed)
         )
-    if landed.saved and landed.outcome != "left":
+    name_saved(log, landed)
+
+
+def name_saved(log: Log, result: LandingResult) -> None:
+    """Log that the saved work of a branch has not landed with it."""
+    if result.saved and result.outcome != "left":
         log.event(
             "saved.not_landed",
-            f"{landed.saved} holds work that has not landed",
-            hint=f"ralph-wrap apply {landed.id}",
+            f"{result.saved} holds work that has not landed",
+            hint=f"ralph-wrap apply {result.id or result.branch}",
         )
 
 

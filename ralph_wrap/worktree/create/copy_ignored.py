@@ -24,6 +24,7 @@ from pathlib import Path
 
 from ralph_wrap.errors import StoppedError
 from ralph_wrap.git import decode, run_git
+from ralph_wrap.git.index import encode_paths
 from ralph_wrap.system import files
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -192,7 +193,7 @@ def _ignored(git: Git, paths: Sequence[str]) -> list[str]:
     """Return the paths that git ignores; they may not exist."""
     if not paths:
         return []
-    stdin = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
+    stdin = encode_paths(paths)
     # Verbose, because git before 2.26 also names a path that a rule with "!" brings back.
     answer = run_git(git, "check-ignore", "--verbose", "-z", "--stdin", stdin=stdin, accept=(0, 1))
     fields = decode(answer.stdout).split("\0")[:-1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from ralph_wrap.git import finish_git, parse_status, run_git, stage_paths, start_status
+from ralph_wrap.git.index import encode_paths
 from ralph_wrap.system import files
 from ralph_wrap.worktree.layout import is_sparse
 
@@ -77,8 +78,7 @@ def lift_flags(worktree: LinkedWorktree, scratch: Git, listing: IndexListing) ->
         ],
     }
     for option, paths in lifted.items():
-        names = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
-        run_git(scratch, "update-index", option, "-z", "--stdin", stdin=names)
+        run_git(scratch, "update-index", option, "-z", "--stdin", stdin=encode_paths(paths))
     return True
 
 
