@@ -52,6 +52,16 @@ def test_state_and_iteration_change_in_their_place(home: Registry) -> None:
     assert home.unfinished() == [claim.record]
 
 
+def test_a_system_without_fdatasync_keeps_records_too(
+    home: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a record of its state no session would start an agent on macOS, which has only ``fsync(2)``."""
+    claim = _claim(home)
+    monkeypatch.delattr(os, "fdatasync")
+    claim.update(state="running")
+    assert home.unfinished() == [claim.record]
+
+
 def test_half_a_change_of_the_state_never_looks_like_a_start(home: Registry) -> None:
     """A power failure may leave any part of the new bytes; a sweep then takes the agent for started."""
     claim = _claim(home)

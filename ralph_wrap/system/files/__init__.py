@@ -162,7 +162,7 @@ def overwrite(path: Path, before: bytes, after: bytes) -> bool:
         if os.pread(descriptor, len(before) + 1, 0) != before:
             return False
         write_all(descriptor, after)
-        os.fdatasync(descriptor)
+        getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has only fsync(2)
     finally:
         os.close(descriptor)
     return True
