@@ -35,7 +35,11 @@ def compile_and_note(pattern, flags=0):
         patterns.append(str(pattern))
     return compile_it(pattern, flags)
 re._compiler.compile = compile_and_note
-atexit.register(lambda: print(json.dumps([list(sys.modules), patterns, gc.isenabled()])))
+def suffixes():
+    ours = [module for name, module in sys.modules.items() if name.startswith("ralph_wrap.")]
+    folders = [module.__path__[0] for module in ours if hasattr(module, "__path__")]
+    return sorted({suffix for path in folders for suffix, _ in sys.path_importer_cache[path]._loaders})
+atexit.register(lambda: print(json.dumps([list(sys.modules), patterns, gc.isenabled(), suffixes()])))
 sys.argv = ["ralph-wrap", "run", "-n", "1", "--", "true"]
 from ralph_wrap.__main__ import main
 main()
@@ -46,8 +50,9 @@ def _session(repo: Repo) -> tuple[set[str], set[str]]:
     """Run a plain session; return the names of all loaded modules, and our patterns that were compiled."""
     command = (sys.executable, "-c", _WATCHED)
     ended = subprocess.run(command, cwd=repo.path, capture_output=True, text=True, check=True)
-    loaded, patterns, collects = json.loads(ended.stdout.splitlines()[-1])
+    loaded, patterns, collects, suffixes = json.loads(ended.stdout.splitlines()[-1])
     assert collects, "the garbage collector is disabled for the start alone"
+    assert suffixes == [".py", ".pyc"], "no folder of ours is searched for extension modules"
     return set(loaded), set(patterns)
 
 
