@@ -22,6 +22,7 @@ from ralph_wrap.errors import GitError, IsolationError
 from ralph_wrap.git import decode, file_system_config, list_refs, pointer, run_git
 from ralph_wrap.git.new_repository import make_repository
 from ralph_wrap.system import deferred, files
+from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.replica import copy_replica, refresh, trust_cloned
 from ralph_wrap.worktree.create.transaction import check_out_new
 from ralph_wrap.worktree.layout import CONFIG, EVERYTHING, copy_layout, link, prepare
@@ -101,9 +102,10 @@ def create_clone(
                 clone=True,
             )
             refs = {**earlier, f"refs/heads/{branch}": start}
-            _make_replica(tree, repository, config, {**refs, f"{BASES}{agent_id}": start}, undo)
             needed = [("include.path", CONFIG)] if layout != EVERYTHING else []
-            _make_clone(tree, repository, [*config, *needed], refs, undo)
+            new = _NewClone(tree, repository, [*config, *needed], undo)
+            new.make_replica({**refs, f"{BASES}{agent_id}": start})
+            new.make_clone(refs)
             own = path / ".git"
             for registration in (own, tree.registration):
                 prepare(git, registration, layout)
@@ -148,7 +150,8 @@ def rebuild_replica(git: Git, repository: Repository, tree: LinkedWorktree, old:
         deferred.shutil.rmtree(new)
     tree = tree._replace(common_dir=new, registration=new / "worktrees" / tree.registration.name)
     with contextlib.ExitStack() as undo:
-        _make_replica(tree, repository, _config(git, repository), {f"{BASES}{agent_id}": tree.base}, undo)
+        clone = _NewClone(tree, repository, _config(git, repository), undo)
+        clone.make_replica({f"{BASES}{agent_id}": tree.base})
         new_git = git._replace(cwd=new, git_dir=new)
         copy_replica(old, new, new_git, agent_id)
         copy_layout(old / "worktrees" / tree.registration.name, tree.registration)
@@ -164,66 +167,83 @@ def rebuild_replica(git: Git, repository: Repository, tree: LinkedWorktree, old:
         undo.pop_all()
 
 
-def _make_replica(
-    tree: LinkedWorktree,
-    repository: Repository,
-    config: list[tuple[str, str]],
-    refs: Mapping[str, str],
-    undo: contextlib.ExitStack,
-) -> None:
-    replica, registration = tree.common_dir, tree.registration
-    replica.parent.mkdir(parents=True, exist_ok=True)
-    replica.mkdir()
-    undo.callback(deferred.shutil.rmtree, replica, ignore_errors=True)
-    own = [
-        (key, value)
-        for key, value in config
-        if key.startswith(("core.", "extensions.", "user.")) or re.fullmatch(r"remote\..*\.url", key)
-    ]
-    objects = repository.common_dir / "objects"
-    make_repository(replica, config=own, refs=refs, borrows=objects, shallow=_shallow(repository))
-    registration.mkdir(parents=True)
-    assert tree.owner is not None
-    assert tree.owner.mark is not None
-    contents = {
-        "commondir": b"../..\n",
-        pointer.BACK: pointer.gitdir_content(tree.path),
-        "locked": os.fsencode(f"{tree.owner.lock}\n"),
-        "HEAD": os.fsencode(f"ref: refs/heads/{tree.branch}\n"),
-        CLONE: b"",
-    }
-    for name, content in contents.items():
-        files.replace(registration / name, content, sync=False)
-    write_mark(registration, tree.owner.mark)
+class _NewClone(NamedTuple):
+    """A clone, and its replica, that are made.
 
+    Attributes:
+        tree: the clone with its replica.
+        repository: the project's repository, whose objects both borrow.
+        config: of the clone; the replica takes a part of it.
+        undo: takes away what was made, if a later step fails.
 
-def _make_clone(
-    tree: LinkedWorktree,
-    repository: Repository,
-    config: list[tuple[str, str]],
-    refs: Mapping[str, str],
-    undo: contextlib.ExitStack,
-) -> None:
-    path = tree.path
-    new = path.with_name(path.name + NEW_SUFFIX)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new.mkdir()
-    undo.callback(deferred.shutil.rmtree, new, ignore_errors=True)
-    make_repository(
-        new / ".git",
-        config=config,
-        refs=refs,
-        borrows=repository.common_dir / "objects",
-        head=f"refs/heads/{tree.branch}",
-        shallow=_shallow(repository),
-    )
-    assert tree.owner is not None
-    assert tree.owner.mark is not None
-    write_mark(new / ".git", tree.owner.mark)
-    if os.path.lexists(path):
-        raise IsolationError(f"{path} is there already", "move it away")
-    new.rename(path)
-    undo.callback(deferred.shutil.rmtree, path, ignore_errors=True)
+    """
+
+    tree: LinkedWorktree
+    repository: Repository
+    config: list[tuple[str, str]]
+    undo: contextlib.ExitStack
+
+    def make_replica(self, refs: Mapping[str, str]) -> None:
+        """Make the replica with its registration of the clone."""
+        replica, registration = self.tree.common_dir, self.tree.registration
+        replica.parent.mkdir(parents=True, exist_ok=True)
+        self._make_directory(replica)
+        own = [
+            (key, value)
+            for key, value in self.config
+            if key.startswith(("core.", "extensions.", "user.")) or re.fullmatch(r"remote\..*\.url", key)
+        ]
+        make_repository(
+            replica, config=own, refs=refs, borrows=self._objects, shallow=_shallow(self.repository)
+        )
+        registration.mkdir(parents=True)
+        contents = {
+            "commondir": b"../..\n",
+            pointer.BACK: pointer.gitdir_content(self.tree.path),
+            "locked": os.fsencode(f"{self._owner.lock}\n"),
+            "HEAD": os.fsencode(f"ref: refs/heads/{self.tree.branch}\n"),
+            CLONE: b"",
+        }
+        for name, content in contents.items():
+            files.replace(registration / name, content, sync=False)
+        self._write_mark(registration)
+
+    def make_clone(self, refs: Mapping[str, str]) -> None:
+        """Make the clone without its files."""
+        path = self.tree.path
+        new = path.with_name(path.name + NEW_SUFFIX)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._make_directory(new)
+        make_repository(
+            new / ".git",
+            config=self.config,
+            refs=refs,
+            borrows=self._objects,
+            head=f"refs/heads/{self.tree.branch}",
+            shallow=_shallow(self.repository),
+        )
+        self._write_mark(new / ".git")
+        if os.path.lexists(path):
+            raise IsolationError(f"{path} is there already", "move it away")
+        new.rename(path)
+        self.undo.callback(deferred.shutil.rmtree, path, ignore_errors=True)
+
+    @property
+    def _owner(self) -> WorktreeOwner:
+        assert self.tree.owner is not None
+        return self.tree.owner
+
+    @property
+    def _objects(self) -> Path:
+        return self.repository.common_dir / "objects"
+
+    def _make_directory(self, path: Path) -> None:
+        path.mkdir()
+        self.undo.callback(deferred.shutil.rmtree, path, ignore_errors=True)
+
+    def _write_mark(self, registration: Path) -> None:
+        assert self._owner.mark is not None
+        write_mark(registration, self._owner.mark)
 
 
 def _config(git: Git, repository: Repository) -> list[tuple[str, str]]:
