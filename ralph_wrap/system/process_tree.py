@@ -33,6 +33,7 @@ UNKILLABLE_AFTER = 10.0
 
 _TICK = 0.01  # seconds between two looks at processes that have to end
 _LONGEST_EXECVE = 0.5  # seconds; some programs have no environment at all, so the wait must end
+_LONGEST_CHAIN = 0.5  # seconds; processes may start one another without end
 
 
 class EndedProcesses(NamedTuple):
@@ -177,9 +178,7 @@ class ProcessTree:
     def _find(self) -> Collection[int]:
         if not self._whole_process:
             ours = process_table.ancestors(os.getpid())  # we may be below a dead session's agent
-            environments = {
-                pid: process_table.environment(pid) for pid in process_table.pids() if pid not in ours
-            }
+            environments = _environments(except_for=ours)
             # In the middle of its execve(2) a process shows no environment. Without this check, we did not
             # find 6 of 1,500 processes that a shell had just left in the background.
             self._hidden = any(
@@ -199,6 +198,21 @@ class ProcessTree:
         environment = process_table.environment(pid)
         own = any(entry.startswith(f"{OWN_COMMAND}=".encode()) for entry in environment)
         return own and {*self._marks[1:]}.isdisjoint(environment)
+
+
+def _environments(except_for: Collection[int]) -> dict[int, list[bytes]]:
+    """Return the environment of each process, by its pid.
+
+    A process can start another one and end before we read it. So we list the processes until none is new.
+    With one list we missed the last of 30 processes, each of which started the next, in 18 of 20 runs.
+    """
+    found: dict[int, list[bytes]] = {}
+    end = time.monotonic() + _LONGEST_CHAIN
+    while time.monotonic() < end and (
+        new := [pid for pid in process_table.pids() if pid not in found and pid not in except_for]
+    ):
+        found |= {pid: process_table.environment(pid) for pid in new}
+    return found
 
 
 def orphans_since(began: float, awaits_sweep: Callable[[str], bool]) -> list[int]:

@@ -41,6 +41,25 @@ def test_a_process_that_shows_no_environment_yet_is_waited_for(monkeypatch: pyte
         process.wait(CAP)
 
 
+def test_a_process_that_starts_another_while_we_look_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends before its turn. The other one was not in the list of processes."""
+    environment_of = process_table.environment
+    with subprocess.Popen(
+        ("sh", "-c", "read go; sleep 600 >/dev/null &"),
+        env={**os.environ, "RALPH_SESSION_ID": SESSION},
+        stdin=subprocess.PIPE,
+    ) as process:
+
+        def environment(pid: int) -> list[bytes]:
+            if pid == process.pid and process.returncode is None:
+                process.communicate(b"\n", CAP)
+            return environment_of(pid)
+
+        monkeypatch.setattr(process_table, "environment", environment)
+        ended = ProcessTree(whole_process=False, session=SESSION).end(5.0, NEVER, signalled=False)
+        assert ended == EndedProcesses(1, ())
+
+
 def test_a_program_without_any_environment_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is never known; the look ends all the same."""
     monkeypatch.setattr(process_tree, "_LONGEST_EXECVE", 0.05)
