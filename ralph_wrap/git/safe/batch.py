@@ -99,11 +99,11 @@ def read_all(git: Git, oids: Collection[str]) -> Iterator[ReadObject]:
             waiting = waiting[found:]
 
 
-def _difference(read: ReadObject) -> str:
-    hashed = deferred.hashlib.sha1 if len(read.oid) == _SHA1 else deferred.hashlib.sha256
-    digest = hashed(b"%s %d\0" % (read.kind, len(read.content)))
-    digest.update(read.content)
-    return "" if digest.hexdigest() == read.oid else f"object {read.oid} {_REPLACED}"
+def _difference(found: ReadObject) -> str:
+    hashed = deferred.hashlib.sha1 if len(found.oid) == _SHA1 else deferred.hashlib.sha256
+    digest = hashed(b"%s %d\0" % (found.kind, len(found.content)))
+    digest.update(found.content)
+    return "" if digest.hexdigest() == found.oid else f"object {found.oid} {_REPLACED}"
 
 
 def _parsed(answer: bytes, oids: Sequence[str]) -> Iterator[ReadObject]:

@@ -101,8 +101,8 @@ def checked(git: Git, oids: Collection[str]) -> Iterator[tuple[str, bytes]]:
         TamperedError: an object has another one.
 
     """
-    for read in read_all(git, oids):
-        if read.problem and not read.is_missing:
-            raise TamperedError(read.problem, "to see all such objects: git fsck --no-dangling")
-        if not read.problem:
-            yield read.oid, read.content
+    for found in read_all(git, oids):
+        if found.problem and not found.is_missing:
+            raise TamperedError(found.problem, "to see all such objects: git fsck --no-dangling")
+        if not found.problem:
+            yield found.oid, found.content

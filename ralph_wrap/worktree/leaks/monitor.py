@@ -122,7 +122,7 @@ class LeakMonitor:
             landings.read(run),
         )
         if changes:
-            self._tell(when, changes)
+            self._log_changes(when, changes)
         return bool(changes)
 
     def _start(self) -> RunningObservation | None:
@@ -163,7 +163,7 @@ class LeakMonitor:
                 f"to see the cause: git -C {shlex.quote(str(self._root))} status",
             )
 
-    def _tell(self, when: str, changes: list[str]) -> None:
+    def _log_changes(self, when: str, changes: list[str]) -> None:
         named = some(changes, _NAMED)
         root = shlex.quote(str(self._root))
         self._log.warning(

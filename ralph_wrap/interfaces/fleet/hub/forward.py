@@ -240,15 +240,15 @@ class Forwarder:
             run_git(self._git, "update-ref", "-z", "--stdin", stdin="".join(rows).encode())
 
     def _completed(
-        self, running: RunningCommand, what: str, accept: tuple[int, ...] = (0,)
+        self, running: RunningCommand, verb: str, accept: tuple[int, ...] = (0,)
     ) -> CompletedCommand:
-        silence = Silence(running, _PATIENCE, fetches=what == "fetch")
+        silence = Silence(running, _PATIENCE, fetches=verb == "fetch")
         while not running.ended(_LOOK):
             if self._cancel.hurried or silence.is_too_long:
-                raise RalphError(f"{what}: origin did not answer in time")
+                raise RalphError(f"{verb}: origin did not answer in time")
         completed = running.wait()
         if completed.status not in accept:
-            raise RalphError(f"{what}: origin does not answer: {push_error(completed)}")
+            raise RalphError(f"{verb}: origin does not answer: {push_error(completed)}")
         return completed
 
 
