@@ -42,8 +42,8 @@ def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[
     """Measure the claims, or with a number of files those for small or large trees."""
     for number, (claim, (size, work, bare, limit)) in enumerate(_CLAIMS.items()):
         if files is None or (files >= LARGE) == (size >= LARGE):
-            place = directory / f"end-{number}"
-            yield _measure(place, claim, files or size, work, bare, limit, repeat)
+            path = directory / f"end-{number}"
+            yield _measure(path, claim, files or size, work, bare, limit, repeat)
 
 
 def _measure(

@@ -29,7 +29,7 @@ def _sse(data: Any, *, named: bool = False) -> str:
 
 def _cut(turn: Say) -> list[str]:
     size = max(1, -(-len(turn.text) // turn.pieces))
-    return [turn.text[place : place + size] for place in range(0, len(turn.text), size)]
+    return [turn.text[position : position + size] for position in range(0, len(turn.text), size)]
 
 
 class Dialect:

@@ -150,7 +150,7 @@ def test_a_real_stream_is_read_byte_by_byte(path: Any) -> None:
     """In the middle of a character, too."""
     stream = REAL[path]
     output = path.parent.name
-    assert _events(output, [stream[place : place + 1] for place in range(len(stream))]) == _events(
+    assert _events(output, [stream[position : position + 1] for position in range(len(stream))]) == _events(
         output, [stream]
     )
 

@@ -244,14 +244,14 @@ def test_nothing_but_a_log_is_printed(repo: Repo, tmp_path: Path, what: str, fol
     """A symlink that an agent has put there is not followed; a FIFO hangs no reader."""
     done = run(repo.path, "-n", "1", *SH, "echo secret")
     assert done.directory is not None
-    place = {"directory": done.directory, "sessions": done.directory.parent}.get(
+    directory = {"directory": done.directory, "sessions": done.directory.parent}.get(
         what, done.directory / "output.log"
     )
-    place.rename(tmp_path / "moved")
+    directory.rename(tmp_path / "moved")
     if what == "fifo":
-        os.mkfifo(place)
+        os.mkfifo(directory)
     else:
-        place.symlink_to(tmp_path / "moved")
+        directory.symlink_to(tmp_path / "moved")
     shown = command("logs", *follow, done.report["id"], cwd=repo.path)
     assert (shown.status, shown.stdout) == (4 if what == "sessions" else 125, b"")
 

@@ -33,7 +33,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes names
 def test_it_is_kept_privately_and_outside_the_project(app: Repo) -> None:
     """No other user may read or write it; nothing of it is left half-written."""
     path = approval(app)
-    modes = [stat.S_IMODE(place.stat().st_mode) for place in (path, path.parent)]
+    modes = [stat.S_IMODE(entry.stat().st_mode) for entry in (path, path.parent)]
     assert modes == [0o600, 0o700]
     assert [*path.parent.iterdir()] == [path]
     assert not path.is_relative_to(app.path)
@@ -88,19 +88,19 @@ def test_a_file_of_another_user_is_not_believed(app: Repo) -> None:
 @needs_root
 def test_root_approves_as_the_user_that_it_becomes(app: Repo) -> None:
     """In the project of another user: that user's state directory, and that user's word."""
-    place = Path(tempfile.mkdtemp(prefix="test-trust-"))
+    temporary = Path(tempfile.mkdtemp(prefix="test-trust-"))
     try:
-        shutil.copytree(app.path, place / "app")
-        (place / "state").mkdir()
-        subprocess.run(("chown", "-R", f"{UID}:{UID}", place), check=True)
-        state = {"XDG_STATE_HOME": os.fspath(place / "state"), "HOME": os.fspath(place)}
-        assert refused(command("run", *SH, "test -e ready", cwd=place / "app", env=state))
-        assert answered(place / "app", **state)["approved"]
-        [path] = place.glob("state/ralph-wrap/trust/*")
+        shutil.copytree(app.path, temporary / "app")
+        (temporary / "state").mkdir()
+        subprocess.run(("chown", "-R", f"{UID}:{UID}", temporary), check=True)
+        state = {"XDG_STATE_HOME": os.fspath(temporary / "state"), "HOME": os.fspath(temporary)}
+        assert refused(command("run", *SH, "test -e ready", cwd=temporary / "app", env=state))
+        assert answered(temporary / "app", **state)["approved"]
+        [path] = temporary.glob("state/ralph-wrap/trust/*")
         assert path.stat().st_uid == UID
-        assert command("run", *SH, "test -e ready", cwd=place / "app", env=state).status == 0
+        assert command("run", *SH, "test -e ready", cwd=temporary / "app", env=state).status == 0
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(temporary)
 
 
 @pytest.mark.parametrize("what", ["file", "directory"])

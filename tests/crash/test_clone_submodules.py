@@ -45,8 +45,8 @@ def test_a_clone_killed_at_any_point_loses_nothing_of_its_submodules(
     numbers = [
         *range(first, len(points) + 1 - _FEWER)
     ]  # the last ones are those of any clone: see ``test_clone``
-    for place in chosen(len(numbers), each=_EACH):
-        number = numbers[place - 1]
+    for position in chosen(len(numbers), each=_EACH):
+        number = numbers[position - 1]
         at = f"point {number}: {points[number - 1]}"
         world, agent_started = killed_and_swept(fresh, tmp_path / f"killed-{number}", number, at)
         assert world.repo.fingerprint() == untouched, at

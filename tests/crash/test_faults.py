@@ -84,8 +84,8 @@ INSIDE, OUTSIDE = "filler", "$RALPH_PROJECT/filler"
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Repo]:
     """Yield a repository on a small disk."""
-    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=4m", "tmpfs") as place:
-        yield make_repo(place / "project")
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=4m", "tmpfs") as temporary:
+        yield make_repo(temporary / "project")
 
 
 def _work(worktree: Path) -> dict[str, int]:

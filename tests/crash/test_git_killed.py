@@ -89,7 +89,7 @@ def test_git_killed_in_the_middle_of_a_session_loses_nothing(
 ) -> None:
     """The same, with half a registration, half a checkout, half of the files saved."""
     deadly = Deadly.make(tmp_path, home, program, "dirty")
-    (number,) = [place for place, name in enumerate(deadly.reference.points, 1) if words in f"{name} "]
+    (number,) = [position for position, name in enumerate(deadly.reference.points, 1) if words in f"{name} "]
     _meet_in_session(deadly, tmp_path, "git-middle", number)
 
 
@@ -134,7 +134,9 @@ def test_a_git_add_that_is_killed_is_done_again(
 ) -> None:
     """One process out of memory is no reason to keep a worktree."""
     deadly = Deadly.make(tmp_path, home, program, "dirty")
-    (number,) = [place for place, name in enumerate(deadly.reference.points, 1) if " add --all " in name]
+    (number,) = [
+        position for position, name in enumerate(deadly.reference.points, 1) if " add --all " in name
+    ]
     world = deadly.reference.fresh.copy(tmp_path / "world")
     result = world.run(fault, number, env=deadly.env)
     assert world.worktrees == [], result.stderr

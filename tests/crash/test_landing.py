@@ -155,7 +155,9 @@ class Reference(NamedTuple):
 def test_a_merge_killed_at_any_point_is_undone_or_done(tmp_path: Path, program: ForkServer) -> None:
     """Not even git's own locks are left behind."""
     reference = Reference.make(tmp_path, program, "watch")
-    first = next(place for place, name in enumerate(reference.points, 1) if name.startswith("os.mkdir "))
+    first = next(
+        position for position, name in enumerate(reference.points, 1) if name.startswith("os.mkdir ")
+    )
     # Before the first one nothing is changed.
     for number in chosen(len(reference.points), first=first, each=5, states=reference.states):
         at = f"kill {number}: {reference.points[number - 1]}"
@@ -170,7 +172,7 @@ def test_git_killed_at_any_call_of_a_merge(tmp_path: Path, program: ForkServer, 
     """The merge goes on or says why it cannot; the next one does it."""
     reference = Reference.make(tmp_path, program, fault)
     env = {"PATH": deadly_git(tmp_path / "bin")}
-    changing = next(place for place, name in enumerate(reference.points) if " worktree add " in name)
+    changing = next(position for position, name in enumerate(reference.points) if " worktree add " in name)
     for number in chosen(len(reference.points), first=changing + 1, each=6):
         point = reference.points[number - 1]
         yard = reference.fresh.copy(tmp_path / f"{fault}-{number}")
@@ -216,7 +218,7 @@ def test_a_failed_write_is_reported_and_nothing_moves(
 def test_a_killed_merge_leaves_something(tmp_path: Path, program: ForkServer) -> None:
     """Negative control: before the next merge, the proof fails."""
     reference = Reference.make(tmp_path, program, "kill")
-    number = next(place for place, name in enumerate(reference.points, 1) if " update-ref -m " in name)
+    number = next(position for position, name in enumerate(reference.points, 1) if " update-ref -m " in name)
     yard = reference.fresh.copy(tmp_path / "yard")
     assert yard.merge("kill", number).status == -signal.SIGKILL
     assert yard.look() not in (reference.before, reference.after)
@@ -226,7 +228,7 @@ def test_a_killed_merge_leaves_something(tmp_path: Path, program: ForkServer) ->
 def _killed_before_the_branch_moves(tmp_path: Path, program: ForkServer) -> tuple[Reference, Yard]:
     """Return a yard in which files and index are as they were to be, and the branch is not."""
     reference = Reference.make(tmp_path, program, "kill")
-    number = next(place for place, name in enumerate(reference.points, 1) if " update-ref -m " in name)
+    number = next(position for position, name in enumerate(reference.points, 1) if " update-ref -m " in name)
     yard = reference.fresh.copy(tmp_path / "yard")
     assert yard.merge("kill", number).status == -signal.SIGKILL
     return reference, yard
@@ -261,7 +263,7 @@ def test_an_apply_killed_at_any_point_is_done_by_the_next(tmp_path: Path, progra
     assert ended.merge("watch", command="apply").status == 0
     after, points = ended.look(), ended.reached
     assert (after["status"], ended.remains()) == (" M file.txt\n D run.sh\n?? mine\n?? saved", [])
-    first = next(place for place, name in enumerate(points, 1) if name.startswith("os.mkdir "))
+    first = next(position for position, name in enumerate(points, 1) if name.startswith("os.mkdir "))
     for number in chosen(len(points), first=first, each=5, states=ended.states):
         at = f"kill {number}: {points[number - 1]}"
         yard = fresh.copy(tmp_path / f"kill-{number}")

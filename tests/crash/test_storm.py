@@ -176,8 +176,8 @@ def _put_strangers(repo: Repo, theirs: Path) -> Callable[[], object]:
         theirs: where the user has another worktree, which is moved to a place of ours.
 
     """
-    for place in STRANGERS:
-        repo.write(f"{place}/file", f"of the user, in {place}\n")
+    for stranger in STRANGERS:
+        repo.write(f"{stranger}/file", f"of the user, in {stranger}\n")
     inside = repo.path / INSIDE
     repo.git("worktree", "add", "-q", "-b", "inside", theirs)
     repo.git("worktree", "move", theirs, inside)
@@ -186,14 +186,16 @@ def _put_strangers(repo: Repo, theirs: Path) -> Callable[[], object]:
         (top / "file.txt").write_text("changed by the user\n")
         (top / "untracked").write_text("the user's own, too\n")
     registrations = repo.path / ".git" / "worktrees"
-    places = [repo.path / place for place in STRANGERS]
+    places = [repo.path / stranger for stranger in STRANGERS]
     places += [inside, theirs, *(path.resolve() for path in registrations.iterdir())]
 
     def look() -> dict[Path, dict[str, object]]:
         # Git rewrites reflogs in its gc.
         return {
-            place: {name: entry for name, entry in listing(place).items() if not name.startswith("logs")}
-            for place in places
+            stranger: {
+                name: entry for name, entry in listing(stranger).items() if not name.startswith("logs")
+            }
+            for stranger in places
         }
 
     return look
@@ -259,7 +261,7 @@ def test_nothing_is_lost_in_a_storm(
     for name in ("run/agents/*", "run/replicas/*", "run/bundles/*", "clones/*"):
         assert {path.name for path in repo.path.glob(f".ralph/{name}")} <= {".gitignore", "run"}, name
     places = {os.fspath(path.relative_to(repo.path)) for path in repo.path.glob(".ralph/worktrees/*")}
-    assert places == {place for place in STRANGERS if "worktrees" in place} | {INSIDE}
+    assert places == {stranger for stranger in STRANGERS if "worktrees" in stranger} | {INSIDE}
     assert {*repo.worktrees()} == {os.fspath(repo.path / INSIDE), os.fspath(tmp_path / "theirs")}
     eventually(lambda: left(home) == {}, "everything to be gone")
     after = repo.fingerprint()

@@ -79,8 +79,8 @@ def test_a_session_killed_at_any_point_loses_nothing_of_its_submodules(
     numbers = [
         number for number, name in enumerate(points, 1) if number >= first and not name.startswith(_OF_A_FILE)
     ]
-    for place in chosen(len(numbers), each=_EACH, states=[states[number - 1] for number in numbers]):
-        number = numbers[place - 1]
+    for position in chosen(len(numbers), each=_EACH, states=[states[number - 1] for number in numbers]):
+        number = numbers[position - 1]
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         agent_started = world.run_killed_and_sweep(number, at)

@@ -84,8 +84,8 @@ class World(NamedTuple):
             repo.write(".gitignore", ".ralph/worktrees/\n*.log\n")
         repo.commit("base")
         repo.write("mine", "the user's own\n")
-        for place in STRANGERS:
-            repo.write(f"{place}/file", f"of the user, in {place}\n")
+        for stranger in STRANGERS:
+            repo.write(f"{stranger}/file", f"of the user, in {stranger}\n")
         repo.git("worktree", "add", "-q", "-b", "theirs", directory / "theirs")
         (directory / "theirs" / "untracked").write_text("the user's own, too\n")
         made = cls(directory, home, program)
@@ -202,18 +202,20 @@ class World(NamedTuple):
     def agent_started(self) -> bool:
         """Whether a process of the agent was about to be started."""
         reached, start = self.reached, f"start {self.agent}"
-        started = [place for place, name in enumerate(reached) if name == start]
+        started = [position for position, name in enumerate(reached) if name == start]
         return bool(started) and started[0] + 1 < len(reached)
 
     def strangers(self) -> str:
         """Return all that a user has put among our directories, and the user's own worktree."""
         places = [*STRANGERS, ".git/worktrees/theirs", "../theirs"]
-        return repr([(place, sorted(listing(self.repo.path / place).items())) for place in places])
+        return repr(
+            [(directory, sorted(listing(self.repo.path / directory).items())) for directory in places]
+        )
 
     @property
     def worktrees(self) -> list[Path]:
         """Each worktree, or whatever is in its place."""
-        strangers = {self.repo.path / place for place in STRANGERS}
+        strangers = {self.repo.path / name for name in STRANGERS}
         return sorted({*self.repo.path.glob(".ralph/worktrees/*")} - strangers)
 
     @property
@@ -248,7 +250,7 @@ class World(NamedTuple):
         """
         state = self.repo.path / ".ralph" / "run"
         trash = state / "trash"
-        strangers = {self.repo.path / place for place in STRANGERS}
+        strangers = {self.repo.path / stranger for stranger in STRANGERS}
         if wait:
             eventually(
                 lambda: (

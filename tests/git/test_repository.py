@@ -116,12 +116,12 @@ def test_inside_a_git_directory_is_no_checkout(repo: Repo) -> None:
 
 def test_an_ordinary_directory_is_no_repository(tmp_path: Path) -> None:
     """The hint makes it one, with a commit to start from, as it is typed."""
-    place = tmp_path / "empty"
-    place.mkdir()
+    directory = tmp_path / "empty"
+    directory.mkdir()
     hint = 'git init && git commit --allow-empty -m "First commit"'
-    assert refusal(place) == (NotARepositoryError, f"{place} is not in a git repository", hint)
-    subprocess.run(("sh", "-c", hint), cwd=place, check=True, capture_output=True)
-    assert git.locate_repository(Git(place, git.git_environment(os.environ))).head is not None
+    assert refusal(directory) == (NotARepositoryError, f"{directory} is not in a git repository", hint)
+    subprocess.run(("sh", "-c", hint), cwd=directory, check=True, capture_output=True)
+    assert git.locate_repository(Git(directory, git.git_environment(os.environ))).head is not None
 
 
 @needs_root
@@ -238,8 +238,8 @@ def test_a_missing_object_is_named(repo: Repo) -> None:
     blob = repo.git("rev-parse", "HEAD:file.txt")
     here = git_in(repo.path)
     assert git.what_is_missing(here, "HEAD", None) is None
-    place = repo.path / ".git" / "objects" / blob[:2] / blob[2:]
-    place.unlink()
-    place.touch()
+    directory = repo.path / ".git" / "objects" / blob[:2] / blob[2:]
+    directory.unlink()
+    directory.touch()
     assert blob in (git.what_is_missing(here, "HEAD", None) or "")
     assert git.what_is_missing(here, "HEAD", repo.head) is None

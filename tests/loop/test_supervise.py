@@ -31,9 +31,9 @@ def _pids(directory: Path) -> list[int]:
 @pytest.fixture
 def pids(tmp_path: Path) -> Path:
     """Return a directory for the pids of stubborn processes."""
-    place = tmp_path / "pids"
-    place.mkdir()
-    return place
+    directory = tmp_path / "pids"
+    directory.mkdir()
+    return directory
 
 
 @pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)

@@ -104,17 +104,17 @@ def test_an_agent_that_ends_when_asked_is_given_the_time(repo: Repo) -> None:
 
 def test_a_deaf_agent_is_killed_after_the_grace(repo: Repo, home: Path, tmp_path: Path) -> None:
     """Not before, and with everything it has started."""
-    place = tmp_path / "pids"
-    place.mkdir()
+    directory = tmp_path / "pids"
+    directory.mkdir()
     roles = ("agent", "child", "group", "session", "daemon")
     result = run(
         repo.path,
         *("--idle-timeout", "1s", "--grace", "700ms", "-n", "1"),
-        *("--", sys.executable, STUBBORN, place, *roles),
+        *("--", sys.executable, STUBBORN, directory, *roles),
     )
     assert result.ending == ("max-iterations", 1, 124)
     assert _seconds(_only(result, "limit.reached"), _only(result, "agent.exited")) >= 0.7
-    assert {path.name for path in place.glob("[!.]*")} >= set(roles)
+    assert {path.name for path in directory.glob("[!.]*")} >= set(roles)
     assert left(home) == {}
 
 

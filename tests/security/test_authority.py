@@ -169,9 +169,9 @@ def test_a_configuration_of_another_user_is_not_obeyed(repo: Repo) -> None:
 @pytest.fixture
 def shared() -> Iterator[Path]:
     """Yield a directory of root that everybody may write, such as ``/tmp``."""
-    with tempfile.TemporaryDirectory(prefix="test-shared-") as place:
-        Path(place).chmod(0o1777)
-        yield Path(place)
+    with tempfile.TemporaryDirectory(prefix="test-shared-") as temporary:
+        Path(temporary).chmod(0o1777)
+        yield Path(temporary)
 
 
 @needs_root

@@ -228,12 +228,12 @@ def test_a_linked_worktree_has_its_own_repository(repo: Repo, tmp_path: Path) ->
     repo.git("worktree", "add", "-q", tmp_path / "linked")
     repo.git("clone", "-q", "--separate-git-dir", tmp_path / "apart.git", repo.path, tmp_path / "apart")
     repo.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", repo.path, "below")
-    for place, common_dir in {
+    for directory, common_dir in {
         tmp_path / "linked": repo.path / ".git",
         tmp_path / "apart": tmp_path / "apart.git",
         repo.path / "below": repo.path / ".git" / "modules" / "below",
     }.items():
-        found = project.find_project(place, os.environ).repository
+        found = project.find_project(directory, os.environ).repository
         assert found is not None
         assert found.common_dir == common_dir
 

@@ -63,9 +63,9 @@ def test_a_symlink_in_the_registry_is_not_followed(repo: Repo, tmp_path: Path, n
     outside.mkdir()
     for file in ("poetry.lock", "abcd.lock", "20260101T000000Z-abcd"):
         (outside / file).touch()
-    place = repo.path / ".ralph" / "run" / name
-    place.rename(place.with_name(f"{name}-before"))
-    place.symlink_to(outside)
+    directory = repo.path / ".ralph" / "run" / name
+    directory.rename(directory.with_name(f"{name}-before"))
+    directory.symlink_to(outside)
     before = listing(outside)
     sweep(repo)
     run(repo.path, "-n", "1", "--", "true")

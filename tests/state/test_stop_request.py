@@ -156,9 +156,9 @@ def test_no_request_leaves_the_registry(session: Path, tmp_path: Path, which: st
     """A directory that an agent has replaced by a symlink is not written to."""
     outside = tmp_path / "outside"
     (outside / "one").mkdir(parents=True)
-    place = session if which.startswith("the session") else session.parent
-    place.rename(tmp_path / "moved")
-    place.symlink_to(outside / "one" if place == session else outside)
+    directory = session if which.startswith("the session") else session.parent
+    directory.rename(tmp_path / "moved")
+    directory.symlink_to(outside / "one" if directory == session else outside)
     with pytest.raises(OSError, match="symlink"):
         ask(session, StopMode.NOW)
     assert [path for path in outside.rglob("*") if path.is_file()] == []

@@ -41,6 +41,6 @@ def listing(top: Path, without: Collection[str] = ()) -> dict[str, tuple[int, by
 
 def _await_deletions(top: Path) -> None:
     """Wait until no process deletes worktrees, where the trash of a project is below a directory."""
-    if any((top / place).is_dir() for place in (".ralph/run/trash", "run/trash")):
+    if any((top / directory).is_dir() for directory in (".ralph/run/trash", "run/trash")):
         home = Path(os.environ["HOME"])
         eventually(lambda: not is_deleting(home), "the worktrees in the trash to be deleted")

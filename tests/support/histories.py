@@ -48,7 +48,8 @@ def grow_all(repo: Repo, commits: Sequence[Grown], message: str = "work") -> lis
         lines.append(b"committer A. Tester <tester@example.invalid> 1767323045 +0000\n")
         lines.append(b"data %d\n%s\n" % (len(message.encode()), message.encode()))
         lines += [
-            f"{'merge' if place else 'from'} {parent}\n".encode() for place, parent in enumerate(parents)
+            f"{'merge' if position else 'from'} {parent}\n".encode()
+            for position, parent in enumerate(parents)
         ]
         for path, content in commit.files.items():
             name = path.encode("utf-8", "surrogateescape")

@@ -40,13 +40,13 @@ pytestmark = pytest.mark.usefixtures("ended", "trusted")
 def test_the_trash(repo: Repo, tmp_path: Path, home: Path, kind: str, way: str, name: str) -> None:
     """It is deleted by no start and no end, and a sweep names what looks like one of ours."""
     run(repo.path, "-n", "1", "--", "true")
-    place = repo.path / RUN / "trash" / name
+    directory = repo.path / RUN / "trash" / name
     found = stranger(kind, repo, tmp_path / "theirs")
-    with in_place_of(place, tmp_path / "away", found, way):
+    with in_place_of(directory, tmp_path / "away", found, way):
         swept = sweep(repo)
         run(repo.path, "-n", "1", "--", "true")
         eventually(lambda: not is_deleting(home), "every deletion to end")
-        assert (f"ralph-wrap did not put {place} there" in swept.stderr) == (name == SESSION)
+        assert (f"ralph-wrap did not put {directory} there" in swept.stderr) == (name == SESSION)
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "bind mount"])
@@ -54,9 +54,9 @@ def test_the_worktree_of_a_session_in_the_trash(repo: Repo, tmp_path: Path, home
     """Put there by hand, it is not deleted."""
     kept = run(repo.path, "-n", "1", "--keep-worktree", "--", "sh", "-c", "echo new > new")
     assert kept.directory is not None
-    place = repo.path / RUN / "trash" / SESSION
+    directory = repo.path / RUN / "trash" / SESSION
     found = Stranger(repo.path / ".ralph/worktrees" / kept.directory.name, repo)
-    with in_place_of(place, tmp_path / "away", found, way):
+    with in_place_of(directory, tmp_path / "away", found, way):
         sweep(repo)
         eventually(lambda: not is_deleting(home), "every deletion to end")
 

@@ -187,24 +187,24 @@ def test_what_a_user_has_put_beside_directories_that_are_kept_for_the_pool(repo:
 @pytest.mark.parametrize(("kind", "way"), CASES)
 def test_a_merge(repo: Repo, tmp_path: Path, kind: str, way: str, registered: bool) -> None:
     """In the place of a temporary worktree that a merge has left which was killed."""
-    place = repo.path / RUN / "landing" / "land-00000001"
-    place.parent.mkdir(parents=True)
+    directory = repo.path / RUN / "landing" / "land-00000001"
+    directory.parent.mkdir(parents=True)
     if registered:
         reason = temporary.REASON
-        repo.git("worktree", "add", "-q", "--detach", "--lock", "--reason", reason, place)
+        repo.git("worktree", "add", "-q", "--detach", "--lock", "--reason", reason, directory)
     found = stranger(kind, repo, tmp_path / "theirs")
     for number, registration in enumerate(REGISTRATIONS if registered else REGISTRATIONS[:1]):
         branch(repo, f"aaa{number}", {f"new{number}": "new\n"})
         with (
-            replaced(repo, place, tmp_path / "away", registration, found, way)
+            replaced(repo, directory, tmp_path / "away", registration, found, way)
             if registered
-            else in_place_of(place, tmp_path / "away", found, way)
+            else in_place_of(directory, tmp_path / "away", found, way)
         ):
-            before = found.contents(place)
+            before = found.contents(directory)
             assert sweep(repo).status == 0
             merged = command("merge", f"aaa{number}", cwd=repo.path)
             assert merged.status == 0, merged.stderr
-            assert found.contents(place) == before, registration
+            assert found.contents(directory) == before, registration
         assert (repo.path / f"new{number}").read_text() == "new\n"
 
 
@@ -228,8 +228,8 @@ def test_drop(repo: Repo, tmp_path: Path, kind: str, way: str) -> None:
     """A branch goes; the directory where its session worked stays."""
     ended = run(repo.path, "-n", "1", "--", "sh", "-c", "echo new > new")
     assert ended.directory is not None
-    place = repo.path / ".ralph/worktrees" / ended.directory.name
+    directory = repo.path / ".ralph/worktrees" / ended.directory.name
     found = stranger(kind, repo, tmp_path / "theirs")
-    with in_place_of(place, tmp_path / "away", found, way):
+    with in_place_of(directory, tmp_path / "away", found, way):
         dropped = command("drop", "--force", ended.report["id"], cwd=repo.path)
         assert dropped.status == 0, dropped.stderr

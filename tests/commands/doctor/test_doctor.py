@@ -82,11 +82,11 @@ def test_what_fails_is_the_problem(repo: Repo, box: World) -> None:
 def test_nothing_is_changed(repo: Repo, tmp_path: Path) -> None:
     """Neither in the project, whether sessions were there or not, nor in HOME, nor among temporary files."""
     for made in (".git/worktrees", ".ralph/run/agents"):
-        before = [listing(place) for place in (repo.path, tmp_path / "home")]
+        before = [listing(directory) for directory in (repo.path, tmp_path / "home")]
         temporary = tmp_path / "temporary"
         temporary.mkdir()
         assert command("doctor", cwd=repo.path, env={"TMPDIR": str(temporary)}).stderr == ""
-        assert [listing(place) for place in (repo.path, tmp_path / "home")] == before
+        assert [listing(directory) for directory in (repo.path, tmp_path / "home")] == before
         temporary.rmdir()
         (repo.path / made).mkdir(parents=True)
 
@@ -98,8 +98,8 @@ def test_the_answer_is_one_line_for_each_check(repo: Repo) -> None:
     result = command("doctor", cwd=repo.path)
     *lines, _ = result.stdout.decode().splitlines()
     assert (result.status, result.stderr) == (1, "")
-    place = lines.index("FAIL  branch names: branch ralph is in the way of ralph/<id>")
-    assert lines[place + 1 : place + 3] == [
+    position = lines.index("FAIL  branch names: branch ralph is in the way of ralph/<id>")
+    assert lines[position + 1 : position + 3] == [
         "      why: a session creates its branch ralph/<id> and registers its worktree",
         "      fix: git branch -m ralph ANOTHER-NAME",
     ]

@@ -230,7 +230,7 @@ def test_root_becomes_the_owner(reachable: Path) -> None:
         rows["owner"]["found"] == f"user id {UID} owns {path}; a session that root starts becomes this user"
     )
     assert [row for row in rows.values() if not row["ok"]] == []
-    assert {place.lstat().st_uid for place in path.rglob("*")} == {UID}
+    assert {entry.lstat().st_uid for entry in path.rglob("*")} == {UID}
 
 
 @needs_root

@@ -32,11 +32,11 @@ class World:
 
     def process(self, pid: int, parent: int, *words: str, **environ: str) -> None:
         """Have a process."""
-        place = self.root / "proc" / str(pid)
-        place.mkdir(exist_ok=True)
-        (place / "cmdline").write_text("".join(f"{word}\0" for word in words))
-        (place / "stat").write_text(f"{pid} (a ) name) S {parent} 1 1" + " 0" * 15 + f" {pid}")
-        (place / "environ").write_text("".join(f"{name}={value}\0" for name, value in environ.items()))
+        directory = self.root / "proc" / str(pid)
+        directory.mkdir(exist_ok=True)
+        (directory / "cmdline").write_text("".join(f"{word}\0" for word in words))
+        (directory / "stat").write_text(f"{pid} (a ) name) S {parent} 1 1" + " 0" * 15 + f" {pid}")
+        (directory / "environ").write_text("".join(f"{name}={value}\0" for name, value in environ.items()))
 
 
 def checked(found: Diagnosis, name: str) -> DoctorCheck:

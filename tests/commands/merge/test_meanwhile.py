@@ -174,27 +174,41 @@ def test_two_merges_at_once_land_both(repo: Repo) -> None:
 def test_what_a_killed_merge_has_left_is_taken_away(repo: Repo, log: Log) -> None:
     """Registered or not; what bears another name, or is of another project, is not touched."""
     branch(repo, "aaaa", AAAA)
-    place = repo.path / ".ralph" / "run" / "landing"
-    place.mkdir(parents=True)
+    directory = repo.path / ".ralph" / "run" / "landing"
+    directory.mkdir(parents=True)
     repo.git(
-        "worktree", "add", "-q", "--detach", "--lock", "--reason", "ralph-wrap merge", place / "land-00000001"
+        "worktree",
+        "add",
+        "-q",
+        "--detach",
+        "--lock",
+        "--reason",
+        "ralph-wrap merge",
+        directory / "land-00000001",
     )
-    (place / "land-00000002").mkdir()
-    (place / "mine").mkdir()
+    (directory / "land-00000002").mkdir()
+    (directory / "mine").mkdir()
     other = repo.path.parent / "other"
     repo.git("worktree", "add", "-q", "--detach", other / "land-00000003")
     assert land(repo, log, "aaaa", method=MergeMethod.NO_FF)[0].outcome == "landed"
-    assert sorted(path.name for path in place.iterdir()) == ["mine"]
+    assert sorted(path.name for path in directory.iterdir()) == ["mine"]
     assert [path.name for path in repo.path.glob(".git/worktrees/*")] == ["land-00000003"]
     assert (other / "land-00000003" / "file.txt").exists()
 
 
 def test_a_sweep_takes_away_what_was_killed(repo: Repo) -> None:
     """Unless a process still uses it."""
-    place = repo.path / ".ralph" / "run" / "landing"
-    place.mkdir(parents=True)
+    directory = repo.path / ".ralph" / "run" / "landing"
+    directory.mkdir(parents=True)
     repo.git(
-        "worktree", "add", "-q", "--detach", "--lock", "--reason", temporary.REASON, place / "land-00000001"
+        "worktree",
+        "add",
+        "-q",
+        "--detach",
+        "--lock",
+        "--reason",
+        temporary.REASON,
+        directory / "land-00000001",
     )
     lock = files.try_lock(repo.path / ".git" / "refs")
     assert lock is not None

@@ -62,12 +62,12 @@ def _with_branches(directory: str, base: Listing, theirs: Listing, ours: Listing
 def _add_unknown(repo: Repo, files: Listing) -> None:
     """Put files beside those that git knows, wherever nothing else is in the way."""
     for path, (_, content) in files.items():
-        place = repo.path / os.fsdecode(path)
-        above = [one for one in place.parents if one.is_relative_to(repo.path) and one != repo.path]
-        if os.path.lexists(place) or any(one.is_symlink() or one.is_file() for one in above):
+        target = repo.path / os.fsdecode(path)
+        above = [one for one in target.parents if one.is_relative_to(repo.path) and one != repo.path]
+        if os.path.lexists(target) or any(one.is_symlink() or one.is_file() for one in above):
             continue
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(b"mine: " + content)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(b"mine: " + content)
 
 
 def _files(repo: Repo) -> Listing:

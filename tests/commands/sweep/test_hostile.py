@@ -187,11 +187,11 @@ def test_a_symlinked_ralph_directory_is_not_followed(repo: Repo, tmp_path: Path)
 @pytest.fixture
 def given_away() -> Iterator[Callable[[str], Orphan]]:
     """Yield a function that makes an orphan in a project of another user, one file of it of a third one."""
-    with tempfile.TemporaryDirectory() as place:
-        Path(place).chmod(0o755)
+    with tempfile.TemporaryDirectory() as temporary:
+        Path(temporary).chmod(0o755)
 
         def make(which: str) -> Orphan:
-            repo = make_repo(Path(place, "project"))
+            repo = make_repo(Path(temporary, "project"))
             left = orphan(repo)
             for path in (repo.path, *repo.path.rglob("*")):
                 os.lchown(path, SOMEBODY, SOMEBODY)
@@ -270,10 +270,10 @@ LIES: dict[str, dict[str, object]] = {
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
     """Return a directory that has nothing to do with any of this."""
-    place = tmp_path / "victim"
-    place.mkdir()
-    (place / "precious").write_text("precious\n")
-    return place
+    directory = tmp_path / "victim"
+    directory.mkdir()
+    (directory / "precious").write_text("precious\n")
+    return directory
 
 
 @pytest.fixture

@@ -339,10 +339,10 @@ def test_a_signal_during_the_checkout_leaves_nothing(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_root_makes_nothing_of_its_own() -> None:
     """Everything belongs to the project's owner; tables that only root may read are loaded before."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as place:
-        Path(place).chmod(0o755)
-        repo = make_repo(Path(place) / "project")
-        env = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CEILING_DIRECTORIES": place, "HOME": place}
+    with tempfile.TemporaryDirectory(dir="/tmp") as temporary:
+        Path(temporary).chmod(0o755)
+        repo = make_repo(Path(temporary) / "project")
+        env = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CEILING_DIRECTORIES": temporary, "HOME": temporary}
         subprocess.run(("chown", "-R", "12345:12345", repo.path), check=True)
         result = command("worktree", "create", "Größe ändern", cwd=repo.path, env=env)
         path = Path(data(result)["path"])

@@ -40,10 +40,10 @@ def created(repo: Repo, *arguments: str) -> Repo:
 def test_a_directory_that_another_process_made_is_not_removed(repo: Repo, tmp_path: Path) -> None:
     """Two repositories want the same path: the one that fails leaves what the other has made."""
     other = make_repo(tmp_path / "other")
-    place = tmp_path / "shared"
+    directory = tmp_path / "shared"
     starts = [
         subprocess.Popen(
-            (PROGRAM, "worktree", "create", "x", "--path", place),
+            (PROGRAM, "worktree", "create", "x", "--path", directory),
             cwd=cwd,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -51,18 +51,18 @@ def test_a_directory_that_another_process_made_is_not_removed(repo: Repo, tmp_pa
         for cwd in (repo.path, other.path)
     ]
     assert sorted(start.wait(30) for start in starts) == [0, 6]
-    assert Repo(place).git("status", "--porcelain") == ""
+    assert Repo(directory).git("status", "--porcelain") == ""
 
 
 def test_an_undo_leaves_what_was_there(repo: Repo, tmp_path: Path) -> None:
     """A directory that was there before is not ours to remove, empty or not."""
-    place = tmp_path / "there"
-    place.mkdir()
+    directory = tmp_path / "there"
+    directory.mkdir()
     where = git.Git(repo.path, git.git_environment(os.environ))
     mark = WorktreeMetadata(branch="b", base=repo.head, branch_created=True)
     with pytest.raises(IsolationError):
-        make(where, git.locate_repository(where), place, mark)
-    assert (place.is_dir(), repo.branches()) == (True, ["main"])
+        make(where, git.locate_repository(where), directory, mark)
+    assert (directory.is_dir(), repo.branches()) == (True, ["main"])
 
 
 @pytest.mark.parametrize("work", ["rm data; mkdir data; echo W > data/w", "rm data; echo W > data"])

@@ -285,18 +285,18 @@ def test_no_agent_that_can_be_meant(repo: Repo, arguments: tuple[str, ...], mess
 @pytest.mark.parametrize("kind", ["absent", "file"])
 def test_a_project_that_is_not_there(repo: Repo, tmp_path: Path, by: str, kind: str) -> None:
     """Or is no directory."""
-    place = tmp_path / kind
+    directory = tmp_path / kind
     if kind == "file":
-        place.touch()
-    options = () if by == "variable" else (by, place)
-    env = {"RALPH_WRAP_PROJECT": str(place)} if by == "variable" else {}
+        directory.touch()
+    options = () if by == "variable" else (by, directory)
+    env = {"RALPH_WRAP_PROJECT": str(directory)} if by == "variable" else {}
     result = _refused(repo, *options, "--", "true", env=env)
     assert _printed(result) == (
         2,
-        f"project {place}: {'No such file or directory' if kind == 'absent' else 'not a directory'}",
+        f"project {directory}: {'No such file or directory' if kind == 'absent' else 'not a directory'}",
         "name a directory that exists",
     )
-    assert place.exists() == (kind == "file")
+    assert directory.exists() == (kind == "file")
 
 
 WRONG_FILES = {

@@ -54,9 +54,9 @@ main()
 @pytest.fixture
 def project() -> Iterator[Project]:
     """Return a project with submodules in a place that everybody can reach."""
-    with tempfile.TemporaryDirectory(prefix="test-owner-", dir="/tmp") as place:
-        Path(place).chmod(0o755)
-        yield make_project(Path(place))
+    with tempfile.TemporaryDirectory(prefix="test-owner-", dir="/tmp") as temporary:
+        Path(temporary).chmod(0o755)
+        yield make_project(Path(temporary))
 
 
 def _owned(project: Project) -> dict[str, str]:

@@ -77,7 +77,7 @@ def test_the_agent_works_in_the_same_sub_directory(project: Repo) -> None:
     begun = first(project, cwd=project.path / "sub")
     assert resume(project, id_of(begun)).status == 0
     places = (project.path / "places").read_text().splitlines()
-    assert [place.rpartition("/")[2] for place in places] == ["sub", "sub"]
+    assert [directory.rpartition("/")[2] for directory in places] == ["sub", "sub"]
 
 
 def test_a_message_is_said_before_the_prompt_once(project: Repo) -> None:

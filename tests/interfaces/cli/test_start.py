@@ -47,8 +47,8 @@ def test_a_sub_directory(repo: Repo, script: Callable[[str], str], by: str) -> N
     repo.write("a/b/file", "x\n")
     repo.commit()
     options = ("-C", "a/b") if by == "option" else ()
-    place = repo.path / "a" / "b" if by == "cwd" else repo.path
-    result = run(repo.path, "-n", "1", *options, "--", script("pwd"), cwd=place)
+    directory = repo.path / "a" / "b" if by == "cwd" else repo.path
+    result = run(repo.path, "-n", "1", *options, "--", script("pwd"), cwd=directory)
     assert _isolated(result, repo) == f"{result.report['workspace']}/a/b"
     assert not (repo.path / "a" / "b" / ".ralph").exists()
 

@@ -218,12 +218,12 @@ def test_a_session_whose_claim_origin_has_moved_pushes_nothing_any_more() -> Non
     theirs = {CLAIM: C, BRANCH: A, f"{SNAPSHOTS}1": A}
     agreed = {CLAIM: A, BRANCH: A, f"{SNAPSHOTS}1": A}
     found = plan(ours, theirs, agreed, {}, GONE)
-    place = f"{RESCUED}hub-{B[:12]}"
+    ref = f"{RESCUED}hub-{B[:12]}"
     assert found.moves == [
-        RefMove(BRANCH, B, A, A, f"{place}/heads/ralph/0123abcd"),
+        RefMove(BRANCH, B, A, A, f"{ref}/heads/ralph/0123abcd"),
         RefMove(CLAIM, A, C, C),
         RefMove(f"{SNAPSHOTS}1", None, A, A),
-        RefMove(f"{SNAPSHOTS}2", B, None, None, f"{place}/ralph/snapshots/0123abcd/2"),
+        RefMove(f"{SNAPSHOTS}2", B, None, None, f"{ref}/ralph/snapshots/0123abcd/2"),
     ]
     assert found.pushes == [RemoteChange(f"{RESCUED}heads/x", None, B)]
 

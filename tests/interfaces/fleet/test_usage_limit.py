@@ -106,7 +106,7 @@ def test_a_session_that_runs_gets_the_limit_of_another_worker(
     places = [first, *(directory for _, directory in others)]
 
     def waits() -> list[float]:
-        return [usage_limit.read(place / "mine-12345678.json", time.time()) for place in places]
+        return [usage_limit.read(path / "mine-12345678.json", time.time()) for path in places]
 
     def watched(limits: RunUsageLimits) -> Background:
         remote = FleetRemote(Git(fleet_run.repo.path, git_environment(os.environ)), "origin")

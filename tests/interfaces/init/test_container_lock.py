@@ -62,10 +62,10 @@ def test_it_waits_for_its_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize("link", [".ralph", ".ralph/run", ".ralph/run/containers"])
 def test_it_follows_no_symlink(home: Registry, tmp_path: Path, link: str) -> None:
     """PID 1 is root: an agent must not have it make files elsewhere."""
-    place = tmp_path / link
+    directory = tmp_path / link
     elsewhere = tmp_path / "elsewhere"
-    place.rename(elsewhere)
-    place.symlink_to(elsewhere)
+    directory.rename(elsewhere)
+    directory.symlink_to(elsewhere)
     assert not processes.hold_lock(str(tmp_path))
     assert [*elsewhere.rglob("*.lock")] == []
     assert home.containers.is_dir()

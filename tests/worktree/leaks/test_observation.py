@@ -86,8 +86,8 @@ def room(repo: Repo, tmp_path: Path) -> Room:
     """Return a repository that can be looked at."""
     where = Git(repo.path, git.git_environment(os.environ))
     workspace = repo.path / ".ralph" / "worktrees" / "20260102T030405Z-a3f2"
-    place = ObservedCheckout.at(where, repo.path, repo.path / ".git", workspace, "ralph/a3f2")
-    return Room(repo, place, tmp_path / "narrated")
+    checkout = ObservedCheckout.at(where, repo.path, repo.path / ".git", workspace, "ralph/a3f2")
+    return Room(repo, checkout, tmp_path / "narrated")
 
 
 def leak_monitor(room: Room, descriptor: int, *, stopped: bool = False) -> LeakMonitor:
@@ -194,8 +194,10 @@ def test_no_commit_and_the_first_one(tmp_path: Path) -> None:
     """A branch that is not born yet is checked out."""
     repo = make_repo(tmp_path / "empty", empty=True)
     where = Git(repo.path, git.git_environment(os.environ))
-    place = ObservedCheckout.at(where, repo.path, repo.path / ".git", repo.path / "elsewhere", "ralph/a3f2")
-    empty = Room(repo, place, tmp_path)
+    checkout = ObservedCheckout.at(
+        where, repo.path, repo.path / ".git", repo.path / "elsewhere", "ralph/a3f2"
+    )
+    empty = Room(repo, checkout, tmp_path)
     seen = empty.look()
     assert (seen.head, seen.commit) == ("refs/heads/main", "")
     repo.write("file.txt")

@@ -240,7 +240,7 @@ def test_list_for_people(project: Repo) -> None:
 
 def test_without_a_repository(tmp_path: Path) -> None:
     """It is said with the status of the table."""
-    place = tmp_path / "plain"
-    place.mkdir()
-    result = command("pool", "--json", cwd=place)
+    directory = tmp_path / "plain"
+    directory.mkdir()
+    result = command("pool", "--json", cwd=directory)
     assert (result.status, json.loads(result.stdout)["error"]["code"]) == (3, "not_a_repository")

@@ -290,13 +290,13 @@ def _nested_worktree(tree: Tree) -> str:
 )
 def test_a_nested_repository_keeps_the_worktree(tree: Tree, nest: Callable[[Tree], str]) -> None:
     """Its commits cannot be saved from outside; everything around it is."""
-    place = nest(tree)
+    directory = nest(tree)
     tree.inside.write("beside", "b\n")
     tree.inside.write("dir/tracked.txt", "changed\n")
     outcome = tree.finish()
     assert outcome.kept is not None
-    assert f"nested repository {place} cannot be saved" in outcome.kept
-    assert (tree.path / place).is_dir()
+    assert f"nested repository {directory} cannot be saved" in outcome.kept
+    assert (tree.path / directory).is_dir()
     assert tree.repo.show(f"{WIP}:beside") == b"b\n"
     assert tree.repo.show(f"{WIP}:dir/tracked.txt") == b"changed\n"
 

@@ -50,8 +50,8 @@ def test_restoring_gives_back_the_exact_tree(base: Listing, index: Listing, disk
 
     A restore into a new worktree of the branch gives back the same files, index and state of each path.
     """
-    with tempfile.TemporaryDirectory() as place:
-        repo = make_repo(Path(place, "project"), empty=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        repo = make_repo(Path(temporary, "project"), empty=True)
         put(repo.path, base)
         repo.commit("base")
         tree = make_tree(repo)

@@ -158,14 +158,14 @@ BEGUN = {
 def test_a_clone_that_was_cut_short_is_nothing(project: Project, begun: str) -> None:
     """Git makes these in this order; before there is a ref or an index, there is no work."""
     tree = project.tree(initialised=False)
-    place = repository(tree)
-    place.mkdir(parents=True)
+    directory = repository(tree)
+    directory.mkdir(parents=True)
     for name in BEGUN[begun]:
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
         if name.endswith("/"):
-            (place / name).mkdir()
+            (directory / name).mkdir()
         else:
-            (place / name).write_text("ref: refs/heads/main\n" if name == "HEAD" else "")
+            (directory / name).write_text("ref: refs/heads/main\n" if name == "HEAD" else "")
     assert tree.finish().kept is None
 
 
@@ -173,8 +173,8 @@ def test_a_clone_that_was_cut_short_is_nothing(project: Project, begun: str) -> 
 def test_one_that_may_hold_work_is_not_taken_for_one_cut_short(project: Project, name: str) -> None:
     """The control for the test above; git cannot read this one, so that it is kept."""
     tree = project.tree(initialised=False)
-    place = repository(tree)
-    (place / name).parent.mkdir(parents=True)
-    (place / "HEAD").write_text("ref: refs/heads/main\n")
-    (place / name).write_text("")
+    directory = repository(tree)
+    (directory / name).parent.mkdir(parents=True)
+    (directory / "HEAD").write_text("ref: refs/heads/main\n")
+    (directory / name).write_text("")
     assert SUB in reason_to_keep(tree)

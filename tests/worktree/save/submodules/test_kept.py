@@ -50,9 +50,9 @@ def _unknown_file(tree: Tree) -> None:
 
 
 def _large_files(tree: Tree) -> None:
-    place = repository(tree) / "lfs" / "objects" / "ab" / "cd"
-    place.mkdir(parents=True)
-    (place / "abcd").write_text("large\n")
+    directory = repository(tree) / "lfs" / "objects" / "ab" / "cd"
+    directory.mkdir(parents=True)
+    (directory / "abcd").write_text("large\n")
 
 
 def _file_beside(tree: Tree) -> None:

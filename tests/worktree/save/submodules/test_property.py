@@ -84,8 +84,8 @@ def _blobs(sub: Repo) -> set[str]:
 @given(done=_DONE)
 def test_nothing_done_in_submodules_is_lost(model: Path, done: list[tuple[str, str]]) -> None:
     """The worktree is gone only if all of it is reachable by a ref elsewhere."""
-    with tempfile.TemporaryDirectory() as place:
-        world = Path(place, "world")
+    with tempfile.TemporaryDirectory() as temporary:
+        world = Path(temporary, "world")
         shutil.copytree(model, world, symlinks=True)
         project = Project(Repo(world / "project"), Repo(world / "upstream"))
         tree = project.tree()
