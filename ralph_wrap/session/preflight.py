@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 
 from ralph_wrap.agents import is_relative, look_up
 from ralph_wrap.config import IgnoreLocation, Isolation, SandboxMode
 from ralph_wrap.config.repository_trust import require_direct
-from ralph_wrap.errors import DamagedRepositoryError, UntrustedError, UsageError
+from ralph_wrap.errors import DamagedRepositoryError, GitError, UntrustedError, UsageError
 from ralph_wrap.git import (
     decode,
+    decode_lines,
     is_branch_name,
     knows_committer,
     list_refs,
@@ -269,10 +271,19 @@ def _require_usable_repository(settings: Settings, project: Project) -> None:
     for name in ("worktrees", "refs", "refs/heads", "logs"):
         path = project.repository.common_dir / name
         if os.path.lexists(path) and not path.is_dir():
+            if name == "refs/heads" and _has_reftables(project):
+                continue
             raise DamagedRepositoryError(
                 f"{path} is no directory, so git can make no worktree",
                 f"if you did not put it there: mv {shlex.quote(str(path))} {shlex.quote(f'{path}.damaged')}",
             )
+
+
+def _has_reftables(project: Project) -> bool:
+    """Return whether git keeps the refs in tables, and a file in the place of ``refs/heads``."""
+    with contextlib.suppress(GitError):
+        return decode_lines(run_git(project.git, "rev-parse", "--show-ref-format").stdout) == ["reftable"]
+    return False
 
 
 def _beginning_of_prompt(settings: AgentSettings) -> str:

@@ -9,7 +9,11 @@ import docker
 import pytest
 
 from ralph_wrap import git
+from ralph_wrap.config import Settings
+from ralph_wrap.errors import DamagedRepositoryError
 from ralph_wrap.git import Git, WorktreeInfo
+from ralph_wrap.session.preflight import look_first
+from ralph_wrap.state.project import find_project
 from tests.container import debian_git
 from tests.container.base_image import BaseImageError
 from tests.support.repo import Repo
@@ -83,6 +87,29 @@ def test_worktrees_are_listed(
         WorktreeInfo(top / "g", None, head),
         WorktreeInfo(repo.path, "main", head),
     ]
+
+
+@pytest.mark.parametrize("container", ["trixie", "sid"], indirect=True)
+def test_a_repository_with_reftables_has_sessions(
+    container: str, repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git puts a file in the place of ``refs/heads`` there. Any other such file is damage."""
+
+    def look() -> str | None:
+        project = find_project(repo.path, os.environ)
+        return look_first(Settings(project=repo.path, command=("true",)), project).base
+
+    head = repo.head
+    shutil.rmtree(repo.path / ".git/logs")  # git 2.47 cannot take them along
+    status, _, stderr = debian_git.run(container, repo.path, "refs", "migrate", "--ref-format=reftable")
+    assert status == 0, stderr
+    assert (repo.path / ".git/refs/heads").is_file()
+    monkeypatch.setenv("PATH", debian_git.shim(tmp_path / "shim", container))
+    assert look() == head
+    shutil.rmtree(repo.path / ".git/logs", ignore_errors=True)
+    (repo.path / ".git/logs").write_bytes(b"")
+    with pytest.raises(DamagedRepositoryError):
+        look()
 
 
 def _rename(registration: Path, path: Path, new: Path) -> None:
