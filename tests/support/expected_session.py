@@ -161,8 +161,8 @@ class ExpectedSession:
         return self.repo.path / ".ralph" / "worktrees" / self.session
 
     @property
-    def place(self) -> Path:
-        """Where its worktree is by now."""
+    def present_path(self) -> Path:
+        """The path of its worktree by now."""
         return self.attic / "worktree" if self.whereabouts == "away" else self.path
 
     @property
@@ -185,7 +185,7 @@ class ExpectedSession:
         """Return everything that a sweep could change, by path."""
         found: dict[str, object] = {}
         ours = [] if self.ended else [self.record_path, self.lock_path]  # of another session by now, perhaps
-        for path in (*ours, self.claim.directory, self.place, self.registered):
+        for path in (*ours, self.claim.directory, self.present_path, self.registered):
             if path.is_dir() and not path.is_symlink():
                 found |= {f"{path}/{name}": entry for name, entry in listing(path).items()}
             elif os.path.lexists(path):
@@ -196,7 +196,7 @@ class ExpectedSession:
 
     def contents(self) -> dict[str, bytes]:
         """Return the files of its worktree."""
-        found = on_disk(self.place).items()
+        found = on_disk(self.present_path).items()
         return {os.fsdecode(path): content for path, (_, content) in found if not path.startswith(b"inner/")}
 
     # Expectations

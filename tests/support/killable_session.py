@@ -203,9 +203,9 @@ class KillableSession(ExpectedSession):
 
     def move_worktree(self, to: str) -> None:
         """Move the worktree or its registration away, or bring back what is away."""
-        before = self.place, self.registered
+        before = self.present_path, self.registered
         self.whereabouts = to if self.whereabouts == "own" and to != "brought back" else "own"
-        for old, new in zip(before, (self.place, self.registered), strict=True):
+        for old, new in zip(before, (self.present_path, self.registered), strict=True):
             old.rename(new)
 
     def come_or_go(self, who: str) -> None:
@@ -218,7 +218,7 @@ class KillableSession(ExpectedSession):
             self.elsewhere.release()
             self.elsewhere = None
         elif self.worktree and self.occupant is None:
-            self.occupant = sleeper(cwd=self.place)
+            self.occupant = sleeper(cwd=self.present_path)
         else:
             end(self.occupant)
             self.occupant = None
@@ -226,20 +226,20 @@ class KillableSession(ExpectedSession):
     def work(self, how: str, number: int, inner: Path) -> None:
         """Change what the worktree holds; a content is as long as any other."""
         if how == "nest" and not self.nested:
-            shutil.copytree(inner, self.place / INNER)
+            shutil.copytree(inner, self.present_path / INNER)
             self.nested = True
         elif how == "delete" and "file.txt" in {*self.files} & {*self.head}:
-            (self.place / "file.txt").unlink()
+            (self.present_path / "file.txt").unlink()
             del self.files["file.txt"]
         elif how in {"commit", "amend"} and self.whereabouts == "own":
             self._commit(f"commit {number}", amend=how == "amend" and self.moved)
         else:
             name = "new" if how == "write" else "file.txt"
             self.files[name] = b"%06d\n" % number
-            (self.place / name).write_bytes(self.files[name])
+            (self.present_path / name).write_bytes(self.files[name])
 
     def _commit(self, message: str, *, amend: bool) -> None:
-        inside = type(self.repo)(self.place)
+        inside = type(self.repo)(self.present_path)
         inside.git("add", "--all", "--", ".", f":!{INNER}")
         inside.git("commit", "--quiet", "--allow-empty", "--message", message, *["--amend"] * amend)
         self.tips.append(inside.head)
@@ -253,6 +253,6 @@ class KillableSession(ExpectedSession):
         if self.lock in {"own", "copied"}:
             yield self.lock_path
         if self.worktree:
-            yield from (self.place, self.registered)
+            yield from (self.present_path, self.registered)
         if self.ended:
             yield self.claim.directory / "record.json"

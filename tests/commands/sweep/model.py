@@ -74,8 +74,8 @@ class Sessions(RuleBasedStateMachine):
         self.repo = Repo(Path(shutil.copytree(self.template, self.top / "project", symlinks=True)))
         self.attic = self.top / "attic"
         self.environ = dict(os.environ)
-        self.place = project.find_project(self.repo.path, self.environ)
-        (self.home, _) = project.registries(self.place)
+        self.project = project.find_project(self.repo.path, self.environ)
+        (self.home, _) = project.registries(self.project)
         self.sessions: list[KillableSession] = []
         self.owners: list[Popen[bytes]] = []
         self.numbers = itertools.count(1)
@@ -132,19 +132,19 @@ class Sessions(RuleBasedStateMachine):
         started = process_table.start_time(owner.pid)
         assert started is not None
         identity = liveness.myself()._replace(pid=owner.pid, start_time=started)
-        git = self.place.git
-        assert self.place.repository is not None
-        preflight = Preflight(self.place.repository.head, {})
+        git = self.project.git
+        assert self.project.repository is not None
+        preflight = Preflight(self.project.repository.head, {})
 
         def complete(record: SessionRecord) -> SessionRecord:
-            return planned(record, config, self.place, preflight, "true")
+            return planned(record, config, self.project, preflight, "true")
 
         claim, obstacle = project.register_session(
-            self.place,
+            self.project,
             lambda home: claim_id(
                 home,
                 identity,
-                lambda name="": (pretended & {name} if name else pretended) | taken_ids(self.place, name),
+                lambda name="": (pretended & {name} if name else pretended) | taken_ids(self.project, name),
                 BEGINNING + timedelta(seconds=next(self.numbers)),
                 complete,
             ),
@@ -156,7 +156,7 @@ class Sessions(RuleBasedStateMachine):
         log.event("session.registered")
         context = SessionContext(
             settings=config,
-            project=self.place._replace(git=git._replace(env={**git.env, OWN_COMMAND: record.session})),
+            project=self.project._replace(git=git._replace(env={**git.env, OWN_COMMAND: record.session})),
             base=preflight.base,
             record=record,
             log=log,
@@ -209,7 +209,7 @@ class Sessions(RuleBasedStateMachine):
         spared = [one for one in self.sessions if one not in fates and one.record != "gone"]
         expected = self._expected(adopted, lambda session: fates[session])
         before = self._all_of(spared)
-        swept = sweep(self.place, log=Log(self.quiet, terminal=False, colour=False), adopted=adopted)
+        swept = sweep(self.project, log=Log(self.quiet, terminal=False, colour=False), adopted=adopted)
         assert without_notes(swept) == expected
         assert differences(before, self._all_of(spared)) == []
         for session in fates:
@@ -227,10 +227,10 @@ class Sessions(RuleBasedStateMachine):
         before = self._all_of(self.sessions) | self._refs()
         if verdict in {None, Verdict.LIVE, Verdict.UNKNOWN}:
             with pytest.raises(NotFoundError if verdict is None else RefusedError):
-                sweep(self.place, log=Log(self.quiet, terminal=False, colour=False), adopted=[session.id])
+                sweep(self.project, log=Log(self.quiet, terminal=False, colour=False), adopted=[session.id])
         else:
             swept = sweep(
-                self.place,
+                self.project,
                 log=Log(self.quiet, terminal=False, colour=False),
                 dry_run=True,
                 adopted=[session.id],
@@ -282,21 +282,21 @@ class Sessions(RuleBasedStateMachine):
         for session in self.sessions:
             if session.worktree:
                 assert session.contents() == session.files
-                assert (session.place / INNER / ".git").is_dir() is session.nested
+                assert (session.present_path / INNER / ".git").is_dir() is session.nested
 
     @invariant()
     def the_inventory_is_the_model(self) -> None:
         """Every session that is not finished is in it once, with its verdict."""
-        found = inventory.unfinished(self.place)
+        found = inventory.unfinished(self.project)
         verdicts = {one.id: one.verdict for one in found}
         assert len(verdicts) == len(found)
         known = {one.id: one.verdict for one in self.sessions if one.verdict is not None}
         assert verdicts == {name: verdict for name, verdict in known.items() if verdict != Verdict.FINISHED}
         for one in self.sessions:
             if one.ended:
-                assert inventory.find(self.place, one.session).verdict is Verdict.FINISHED
+                assert inventory.find(self.project, one.session).verdict is Verdict.FINISHED
         free = [one for one in self.sessions if one.lock in {"own", "copied"} and not one.locked]
-        assert project.has_ownerless(self.place) is bool(free)
+        assert project.has_ownerless(self.project) is bool(free)
 
     @invariant()
     def the_disk_is_the_model(self) -> None:

@@ -10,7 +10,7 @@ from ralph_wrap import (
 from tests.support.repo import Repo
 
 
-def place(project: Repo, name: str) -> Path:
+def default_path(project: Repo, name: str) -> Path:
     """Return where a worktree of the project is by default."""
     return project.path / ".ralph/worktrees" / name
 

@@ -16,7 +16,7 @@ from ralph_wrap import (
 from ralph_wrap.errors import (
     NotFoundError,
 )
-from tests.interfaces.api.project import current_branch, names_in, place, trees_of, untracked
+from tests.interfaces.api.project import current_branch, default_path, names_in, trees_of, untracked
 from tests.support.git_shim import shim_git
 from tests.support.repo import Repo
 
@@ -38,13 +38,16 @@ def test_an_async_block(project: Repo) -> None:
 
     async def work() -> None:
         async with Worktree("outer") as outer, Worktree("inner", cleanup=True) as inner:
-            assert (outer.path, inner.path) == (place(project, "outer"), place(project, "inner"))
+            assert (outer.path, inner.path) == (
+                default_path(project, "outer"),
+                default_path(project, "inner"),
+            )
             assert current_branch() == "inner"
             assert (await asyncio.to_thread(run_agent, "", PWD)).output == f"{inner.path}\n"
         assert current_branch() is None
 
     _finish(work())
-    assert trees_of(project) == [place(project, "outer")]
+    assert trees_of(project) == [default_path(project, "outer")]
 
 
 @pytest.mark.usefixtures("project")
@@ -117,7 +120,7 @@ def test_a_task_that_is_cancelled_while_git_works(
     _finish(work())
     assert bool(trees_of(project)) is not cleanup
     if not cleanup:
-        assert project.git("status", "--porcelain", cwd=place(project, "topic")) == ""
+        assert project.git("status", "--porcelain", cwd=default_path(project, "topic")) == ""
 
 
 def test_an_async_failure_to_clean_up_is_a_warning(project: Repo) -> None:
@@ -129,7 +132,7 @@ def test_an_async_failure_to_clean_up_is_a_warning(project: Repo) -> None:
 
     with pytest.warns(RuntimeWarning, match="uncommitted: new"):
         _finish(work())
-    assert trees_of(project) == [place(project, "topic")]
+    assert trees_of(project) == [default_path(project, "topic")]
 
 
 def test_a_task_that_is_cancelled_while_it_cleans_up(project: Repo, slow_git: tuple[Path, Path]) -> None:
@@ -154,7 +157,7 @@ def test_a_task_that_is_cancelled_while_it_cleans_up(project: Repo, slow_git: tu
 
     with pytest.warns(RuntimeWarning, match="uncommitted: new"):
         _finish(work())
-    assert trees_of(project) == [place(project, "topic")]
+    assert trees_of(project) == [default_path(project, "topic")]
 
 
 @pytest.mark.usefixtures("project")
@@ -186,4 +189,4 @@ def test_many_want_the_same_branch_at_once(project: Repo) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [(place(project, "topic"), [".git", "file.txt"])] * 6
+    assert found == [(default_path(project, "topic"), [".git", "file.txt"])] * 6

@@ -19,7 +19,7 @@ from ralph_wrap import (
 from ralph_wrap.errors import (
     NotFoundError,
 )
-from tests.interfaces.api.project import current_branch, place, trees_of
+from tests.interfaces.api.project import current_branch, default_path, trees_of
 from tests.support.repo import Repo
 
 PWD = ("sh", "-c", "pwd; cat")
@@ -106,7 +106,7 @@ def test_a_straggler_never_works_in_the_users_files(project: Repo) -> None:
     """A task that outlives its block, and the worktree, finds no directory rather than another one."""
     with Worktree("topic", cleanup=True):
         context = contextvars.copy_context()
-    with pytest.raises(NotFoundError, match=str(place(project, "topic"))):
+    with pytest.raises(NotFoundError, match=str(default_path(project, "topic"))):
         context.run(run_agent, "", PWD)
 
 

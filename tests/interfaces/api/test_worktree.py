@@ -23,7 +23,7 @@ from ralph_wrap.errors import (
     RalphError,
     UsageError,
 )
-from tests.interfaces.api.project import aside, place, trees_of
+from tests.interfaces.api.project import aside, default_path, trees_of
 from tests.support.repo import Repo, make_repo
 
 BAD_NAMES = [
@@ -66,7 +66,7 @@ BAD_NAMES = [
 def test_a_worktree_is_created(project: Repo) -> None:
     """In its place, on a new branch, with the files; the project sees nothing but the rule."""
     with Worktree("topic") as tree:
-        assert (tree.path, tree.branch, tree.state) == (place(project, "topic"), "topic", "ready")
+        assert (tree.path, tree.branch, tree.state) == (default_path(project, "topic"), "topic", "ready")
         assert (tree.path / "file.txt").read_text() == "one\n"
         assert project.git("symbolic-ref", "HEAD", cwd=tree.path) == "refs/heads/topic"
     assert tree.state == "closed"
@@ -132,7 +132,7 @@ def test_another_project(project: Repo, tmp_path: Path) -> None:
     """Relative paths, and the default one, are its own."""
     other = make_repo(tmp_path / "other")
     with Worktree("topic", project=other.path) as tree, Worktree("two", project=other.path, path="x") as two:
-        assert (tree.path, two.path) == (place(other, "topic"), other.path / "x")
+        assert (tree.path, two.path) == (default_path(other, "topic"), other.path / "x")
     assert project.branches() == ["main"]
 
 
@@ -169,17 +169,25 @@ def test_an_inner_worktree_belongs_to_the_same_project(
     with Worktree("outer") as outer:
         monkeypatch.chdir(outer.path)
         with Worktree("inner") as inner:
-            assert inner.path == place(project, "inner")
+            assert inner.path == default_path(project, "inner")
         monkeypatch.chdir(project.path)
 
 
 @pytest.mark.parametrize(
     ("prepare", "error", "message"),
     [
-        (lambda p: place(p, "topic").mkdir(parents=True), ConflictError, "already exists"),
-        (lambda p: make_repo(place(p, "topic")), ConflictError, "already exists"),
-        (lambda p: p.git("worktree", "add", "-q", "-b", "x", place(p, "topic")), ConflictError, "is on x"),
-        (lambda p: p.git("worktree", "add", "-q", "--detach", place(p, "topic")), ConflictError, "on no br"),
+        (lambda p: default_path(p, "topic").mkdir(parents=True), ConflictError, "already exists"),
+        (lambda p: make_repo(default_path(p, "topic")), ConflictError, "already exists"),
+        (
+            lambda p: p.git("worktree", "add", "-q", "-b", "x", default_path(p, "topic")),
+            ConflictError,
+            "is on x",
+        ),
+        (
+            lambda p: p.git("worktree", "add", "-q", "--detach", default_path(p, "topic")),
+            ConflictError,
+            "on no br",
+        ),
         (lambda p: p.git("checkout", "-q", "-b", "topic"), BranchBusyError, "is checked out in"),
         (lambda p: (p.path / ".ralph").symlink_to(p.path.parent), IsolationError, "is a symlink"),
         (lambda p: aside(p, "topic").rename(p.path.parent / "gone"), ConflictError, "does not exist"),

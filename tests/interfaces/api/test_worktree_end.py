@@ -19,7 +19,7 @@ from ralph_wrap.errors import (
     IsolationError,
     NotFoundError,
 )
-from tests.interfaces.api.project import names_in, place, trees_of, untracked
+from tests.interfaces.api.project import default_path, names_in, trees_of, untracked
 from tests.support.git_shim import old_git, shim_git
 from tests.support.repo import Repo, make_repo
 
@@ -77,7 +77,7 @@ def test_a_failed_attempt_leaves_nothing(
     with pytest.raises(IsolationError), Worktree("topic"):
         pass
     assert (project.branches(), trees_of(project)) == (["main"], [])
-    assert not place(project, "topic").exists()
+    assert not default_path(project, "topic").exists()
 
 
 def test_git_that_is_too_old(project: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,5 +209,5 @@ def test_a_failure_to_clean_up_names_the_block(project: Repo) -> None:
             untracked(tree.path)
     [warning] = seen
     assert warning.filename == __file__
-    path = place(project, "topic")
+    path = default_path(project, "topic")
     assert str(warning.message) == f"worktree of topic kept: {path} would be lost with: uncommitted: new"

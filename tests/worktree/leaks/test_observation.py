@@ -66,18 +66,21 @@ class Room:
     """A repository, and a lookout whose narration is kept."""
 
     repo: Repo
-    place: ObservedCheckout
+    checkout: ObservedCheckout
     narrated: Path
 
     def look(self) -> Observation:
         """Look once."""
-        with RunningObservation(self.place) as looking:
+        with RunningObservation(self.checkout) as looking:
             return looking.result()
 
     def changes(self, before: Observation, landed: Collection[landings.Landing] = ()) -> list[str]:
         """Return what has changed since a look."""
         return compare(
-            before, self.look(), lambda earlier, other: changed_keys(self.place.git, earlier, other), landed
+            before,
+            self.look(),
+            lambda earlier, other: changed_keys(self.checkout.git, earlier, other),
+            landed,
         )
 
 
@@ -96,7 +99,7 @@ def leak_monitor(room: Room, descriptor: int, *, stopped: bool = False) -> LeakM
         Git(room.repo.path, git.git_environment(os.environ)),
         root=room.repo.path,
         common_dir=room.repo.path / ".git",
-        workspace=room.place.workspace,
+        workspace=room.checkout.workspace,
         branch="ralph/a3f2",
         log=Log(descriptor, terminal=False, colour=False),
         cancel=cancelled() if stopped else NEVER,
