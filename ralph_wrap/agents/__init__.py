@@ -10,7 +10,7 @@ from pathlib import Path
 from ralph_wrap.agents.definition import Agent, AgentHome
 from ralph_wrap.config.settings import AgentInvocation, AgentTable
 from ralph_wrap.errors import AgentError, AgentNotFoundError, UsageError
-from ralph_wrap.system import container, deferred
+from ralph_wrap.system import deferred
 from ralph_wrap.system.log import Commands
 
 TYPE_CHECKING = False
@@ -87,7 +87,7 @@ def _with_table(settings: _Settings, table: AgentTable) -> _Settings:
             f"agent {settings.agent} has no command", f'[agents.{settings.agent}] command = ["…"]'
         )
     given = dict(table.env or ())
-    if agent.contained_root and os.geteuid() == 0 and container.mark(Path("/")):
+    if agent.contained_root and os.geteuid() == 0 and deferred.container.mark(Path("/")):
         given = {**agent.contained_root, **given}
     prompt = table.prompt or (agent.prompt if table.command is None else _taken_by(command))
     # Another program does not know these options. The same program with more options does.

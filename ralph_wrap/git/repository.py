@@ -58,6 +58,26 @@ class Repository(NamedTuple):
         return git._replace(cwd=self.root, git_dir=git_dir, common_dir=self.common_dir, work_tree=self.root)
 
 
+class RepositoryCopies(NamedTuple):
+    """Copies of the repositories below a git directory in which no git of ours may run.
+
+    Attributes:
+        original: the git directory.
+        copy: the directory with the copies, by the same names.
+
+    """
+
+    original: Path
+    copy: Path
+
+    def of(self, git_dir: Path) -> Path | None:
+        """Return the copy of a repository, ``None`` if there is none."""
+        if not git_dir.is_relative_to(self.original):
+            return None
+        found = self.copy / git_dir.relative_to(self.original)
+        return found if (found / "HEAD").is_file() else None
+
+
 def parse_version(output: bytes) -> tuple[int, ...]:
     """Parse ``git version 2.39.5 (Apple Git-154)``; an unreadable version counts as new enough."""
     match = re.match(rb"git version (\d+)\.(\d+)(?:\.(\d+))?", output)

@@ -6,7 +6,8 @@ import math
 import time
 
 from ralph_wrap.errors import GitError, RalphError
-from ralph_wrap.git import push_addresses, resolve_commit
+from ralph_wrap.git import resolve_commit
+from ralph_wrap.git.remote import push_addresses
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import deferred
 from ralph_wrap.worktree import fingerprints

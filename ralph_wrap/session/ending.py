@@ -8,10 +8,8 @@ import os
 
 from ralph_wrap.errors import GitError, RalphError, explained
 from ralph_wrap.git import count_commits
-from ralph_wrap.session.exit_report import with_outcome
 from ralph_wrap.session.workspace import recorded
-from ralph_wrap.state.report import SessionReport, ending, how_it_ended, summary
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 from ralph_wrap.system.log import Commands, lines_of, traceback_of
 from ralph_wrap.worktree.ownership import SessionMark, read_mark
 
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from ralph_wrap.state.audit.guard import SessionGuard
     from ralph_wrap.state.claim import SessionClaim
     from ralph_wrap.state.project import Project
+    from ralph_wrap.state.report import SessionReport
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.output_relay import OutputRelay
@@ -170,10 +169,10 @@ class SessionEnd:
                 commits = self._count_commits(context.project.git, tree)
         result = (state.result.ended_by, state.result.status) if state.result else None
         # The signals are read last: one may arrive until now.
-        ended_by, status = how_it_ended(
+        ended_by, status = deferred.report.how_it_ended(
             result, self._cancel.first, state.failure, agent_started=state.agent_started
         )
-        report = SessionReport.of(
+        report = deferred.report.SessionReport.of(
             recorded(self._claim.record, workspace),
             ended_by=ended_by,
             exit_status=status,
@@ -188,7 +187,7 @@ class SessionEnd:
             tampering=state.guard.found if state.guard else None,
             taken_up=state.taken_up._asdict() if state.taken_up else None,
         )
-        return with_outcome(report, state.outcome) if state.outcome else report
+        return deferred.exit_report.with_outcome(report, state.outcome) if state.outcome else report
 
     def _count_commits(self, git: Git, tree: LinkedWorktree) -> int | None:
         """Count the commits of the session's branch; ``None`` if the branch does not exist any more."""
@@ -218,8 +217,8 @@ class SessionEnd:
         if self._state.relay is not None:
             self._give_readers_time(self._state.relay)
         if (report := self._state.report) is not None:
-            text = summary(report, self._claim.directory / "output.log", self._log.location)
-            self._log.block("session.released", ending(report), text, **report.to_dict())
+            text = deferred.report.summary(report, self._claim.directory / "output.log", self._log.location)
+            self._log.block("session.released", deferred.report.ending(report), text, **report.to_dict())
         self._log.window_title("")
         self._log.close()
 

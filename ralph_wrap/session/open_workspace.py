@@ -11,7 +11,6 @@ from ralph_wrap.errors import (
     NotARepositoryError,
 )
 from ralph_wrap.git import read_head
-from ralph_wrap.session.plain_root import enter_plain_root
 from ralph_wrap.session.workspace import (
     Workspace,
     copy_ignored_files,
@@ -26,7 +25,6 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
-from ralph_wrap.worktree.save.sync import object_stamps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +50,7 @@ def open_workspace(context: SessionContext, obstacle: IsolationError | None) -> 
 
     """
     if context.settings.isolation is Isolation.OFF:
-        return enter_plain_root(context, None)
+        return deferred.plain_root.enter_plain_root(context, None)
     if context.settings.isolation is Isolation.CLONE:
         return deferred.open_clone.open_clone(context)
     try:
@@ -67,7 +65,7 @@ def open_workspace(context: SessionContext, obstacle: IsolationError | None) -> 
             f"no isolation: {error.message}; working in {context.project.checkout} itself",
             error.hint,
         )
-        return enter_plain_root(context, error.message)
+        return deferred.plain_root.enter_plain_root(context, error.message)
 
 
 class WorktreeOpening(NamedTuple):
@@ -110,7 +108,7 @@ class WorktreeOpening(NamedTuple):
 
         def meanwhile() -> None:
             nonlocal objects
-            objects = object_stamps(repository.common_dir)
+            objects = deferred.sync.object_stamps(repository.common_dir)
             context.meanwhile()
             look()  # after meanwhile(): until then both processor cores are busy
 

@@ -9,7 +9,6 @@ from ralph_wrap.git import list_refs
 from ralph_wrap.state.project import POOL
 from ralph_wrap.system import deferred, process
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.worktree.warm import choose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ class SessionPool(NamedTuple):
             return None
         beside.mkdir(parents=True, exist_ok=True)
         ref = f"refs/heads/{branch}"
-        return choose(
+        return deferred.warm.choose(
             self.project.git,
             repository,
             self.pool,

@@ -16,9 +16,7 @@ from ralph_wrap.git import (
     is_branch_name,
     knows_committer,
     list_refs,
-    list_remotes,
     object_kinds,
-    push_addresses,
     resolve_commit,
     run_git,
 )
@@ -186,13 +184,16 @@ def _check_remotes(settings: Settings, project: Project) -> None:
     for key, remote in wanted.items():
         if remote is None:
             continue
-        if remote not in (names := list_remotes(project.git)):
+        if remote not in (names := deferred.remote.list_remotes(project.git)):
             hint = f"there is {', '.join(names)}" if names else "there is none: git remote add"
             raise UsageError(f"{key}: {remote!r} is not the name of a remote", hint)
         require_direct(project.git.safe, remote)
     if settings.push is None or settings.remote is None:
         return
-    addresses = [set(push_addresses(project.git, remote)) for remote in (settings.push, settings.remote)]
+    addresses = [
+        set(deferred.remote.push_addresses(project.git, remote))
+        for remote in (settings.push, settings.remote)
+    ]
     if not addresses[0].isdisjoint(addresses[1]):
         raise UsageError(
             "push and remote lead to the same repository", "remove push: remote pushes the branch, too"

@@ -32,10 +32,8 @@ from ralph_wrap.session.ending import SessionEnd, SessionState, has_left_worktre
 from ralph_wrap.session.open_workspace import open_workspace
 from ralph_wrap.session.preflight import look_first, planned
 from ralph_wrap.session.workspace import Workspace, recorded
-from ralph_wrap.state import session_start
 from ralph_wrap.state.claim import claim_again, claim_id
 from ralph_wrap.state.project import find_project, register_session
-from ralph_wrap.state.report import banner
 from ralph_wrap.system import deferred, liveness, privileges, process_tree
 from ralph_wrap.system.log import Log, on_stderr
 from ralph_wrap.system.signals import SignalHandlers
@@ -59,6 +57,7 @@ if TYPE_CHECKING:
     from ralph_wrap.state.record import SessionRecord
     from ralph_wrap.state.registry import Registry
     from ralph_wrap.state.report import SessionReport
+    from ralph_wrap.state.session_start import SessionStart
 
 
 class Session:
@@ -274,7 +273,7 @@ def _register(
     return register_session(project, claim)
 
 
-def _how_it_started(settings: Settings, project: Project) -> session_start.SessionStart | None:
+def _how_it_started(settings: Settings, project: Project) -> SessionStart | None:
     """Return how the session was started, for ``ralph-wrap resume``; ``None`` if a program started it."""
     if settings.given is None:
         return None
@@ -282,11 +281,11 @@ def _how_it_started(settings: Settings, project: Project) -> session_start.Sessi
     if settings.agent:
         options["agent"] = settings.agent
     if settings.prompt_file is not None and "prompt_file" in options:
-        options["prompt_file"] = session_start.relative(settings.prompt_file.absolute(), project)
-    return session_start.SessionStart(
+        options["prompt_file"] = deferred.session_start.relative(settings.prompt_file.absolute(), project)
+    return deferred.session_start.SessionStart(
         options,
         () if settings.agent else settings.command,
-        session_start.relative(project.checkout / project.prefix, project),
+        deferred.session_start.relative(project.checkout / project.prefix, project),
     )
 
 
@@ -296,7 +295,7 @@ def _write_start(settings: Settings, project: Project, claim: SessionClaim, log:
     if start is None:
         return
     try:
-        session_start.write(start, claim.directory, project)
+        deferred.session_start.write(start, claim.directory, project)
     except OSError as error:
         log.event("start.not_written", reason=str(error))
 
@@ -339,7 +338,7 @@ def _introduce(claim: SessionClaim, workspace: Workspace, log: Log) -> None:
     log.block(
         "session.started",
         f"session {record.session} works in {record.workspace}",
-        banner(record, output),
+        deferred.report.banner(record, output),
         title=record.title,
         branch=record.branch,
         workspace=record.workspace,

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from ralph_wrap.errors import ConflictError, GitError, IsolationError, TamperedError
 from ralph_wrap.git import pointer
-from ralph_wrap.state import report
 from ralph_wrap.state.project import RUN, repository_of
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -168,7 +167,7 @@ def recorded(record: SessionRecord, workspace: Workspace | None) -> SessionRecor
 def restore_submodules(context: SessionContext, tree: LinkedWorktree) -> None:
     """Put the saved work of submodules back, and warn about work that stays where it was saved."""
     earlier = context.settings.resumes
-    found = report.read(context.project.root / RUN / "sessions" / earlier / "report.json")
+    found = deferred.report.read(context.project.root / RUN / "sessions" / earlier / "report.json")
     repositories = {
         deferred.restore.SavedSubmoduleWork(path, tuple(refs)): repository
         for path, repository, refs in (found.saved_submodules() if found else ())

@@ -37,11 +37,14 @@ if TYPE_CHECKING:
 
     from ralph_wrap.config import toml_lines as toml_lines
     from ralph_wrap.config import trust as trust
+    from ralph_wrap.git import remote as remote
     from ralph_wrap.session import agent_in_commit as agent_in_commit
     from ralph_wrap.session import agent_loop as agent_loop
     from ralph_wrap.session import checkpoint as checkpoint
     from ralph_wrap.session import clone_end as clone_end
+    from ralph_wrap.session import exit_report as exit_report
     from ralph_wrap.session import open_clone as open_clone
+    from ralph_wrap.session import plain_root as plain_root
     from ralph_wrap.session import worktree_end as worktree_end
     from ralph_wrap.session.remote import claiming as claiming
     from ralph_wrap.session.remote import give_back as give_back
@@ -49,15 +52,20 @@ if TYPE_CHECKING:
     from ralph_wrap.session.sandbox import backend as backend
     from ralph_wrap.session.sandbox import start as start
     from ralph_wrap.state import landings as landings
+    from ralph_wrap.state import report as report
+    from ralph_wrap.state import session_start as session_start
     from ralph_wrap.state.audit import guard as guard
+    from ralph_wrap.system import container as container
     from ralph_wrap.system.files import lock_holder as lock_holder
     from ralph_wrap.worktree import restore as restore
+    from ralph_wrap.worktree import warm as warm
     from ralph_wrap.worktree.create import report_copies as report_copies
     from ralph_wrap.worktree.create import submodules as submodules
     from ralph_wrap.worktree.leaks import compare as compare
     from ralph_wrap.worktree.leaks import observation as observation
     from ralph_wrap.worktree.pool import maintenance as maintenance
     from ralph_wrap.worktree.save import clone_commit as clone_commit
+    from ralph_wrap.worktree.save import sync as sync
 
 FOR_SOME_COMMANDS = {
     "asyncio": "asyncio",  # "async with" of the Python API
@@ -70,11 +78,13 @@ FOR_SOME_PROJECTS = {
     "clone_end": "ralph_wrap.session.clone_end",  # a session in a clone
     "clone_commit": "ralph_wrap.worktree.save.clone_commit",  # the same
     "open_clone": "ralph_wrap.session.open_clone",  # the same
+    "container": "ralph_wrap.system.container",  # an agent that root runs
     "difflib": "difflib",  # a misspelt name
     "claiming": "ralph_wrap.session.remote.claiming",  # a session that is mirrored to a remote
     "give_back": "ralph_wrap.session.remote.give_back",  # a mirrored session that was killed at its start
     "hashlib": "hashlib",  # fingerprints of files; a project that cannot hold records
     "shutil": "shutil",  # a step that failed; files that are copied into a worktree
+    "plain_root": "ralph_wrap.session.plain_root",  # a session without a worktree
     "push": "ralph_wrap.session.remote.push",  # a session that pushes its branch
     "restore": "ralph_wrap.worktree.restore",  # a session that goes on from an earlier one
     "socket": "socket",  # a sandbox with a network of listed hosts
@@ -89,15 +99,21 @@ _FOR_WORKTREES = {
     "ctypes": "ctypes",  # inotify, prctl, syncfs: after git has begun to check out
     "landings": "ralph_wrap.state.landings",
     "lock_holder": "ralph_wrap.system.files.lock_holder",
+    "remote": "ralph_wrap.git.remote",
     "report_copies": "ralph_wrap.worktree.create.report_copies",
     "submodules": "ralph_wrap.worktree.create.submodules",
     "compare": "ralph_wrap.worktree.leaks.compare",
     "observation": "ralph_wrap.worktree.leaks.observation",
+    "sync": "ralph_wrap.worktree.save.sync",
+    "warm": "ralph_wrap.worktree.warm",
 }
 _FOR_POOLS = {"maintenance": "ralph_wrap.worktree.pool.maintenance"}
 _FOR_SESSIONS = {
     "agent_loop": "ralph_wrap.session.agent_loop",
     "checkpoint": "ralph_wrap.session.checkpoint",
+    "exit_report": "ralph_wrap.session.exit_report",
+    "report": "ralph_wrap.state.report",
+    "session_start": "ralph_wrap.state.session_start",
     "guard": "ralph_wrap.state.audit.guard",
     "worktree_end": "ralph_wrap.session.worktree_end",
 }

@@ -7,8 +7,9 @@ import stat
 from pathlib import Path
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import finish_git, parse_status, resolve_commit, start_status
+from ralph_wrap.git import finish_git, resolve_commit
 from ralph_wrap.git.safe.submodules import inner_git, pointers_below
+from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.files import digest
 from ralph_wrap.worktree.save.registration import is_replaced
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ralph_wrap.git import Git
-    from ralph_wrap.git.safe.submodules import RepositoryCopies
+    from ralph_wrap.git.repository import RepositoryCopies
     from ralph_wrap.system.cancel import CancelToken
 
 _HASHED = 1 << 20  # bytes; a larger file is known by its size and times

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from ralph_wrap.git import decode
-from ralph_wrap.git.safe.submodules import RepositoryCopies
+from ralph_wrap.git.repository import RepositoryCopies
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 

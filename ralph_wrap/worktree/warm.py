@@ -23,17 +23,10 @@ import os
 from pathlib import Path, PurePosixPath
 
 from ralph_wrap.errors import GitError, RefusedError
-from ralph_wrap.git import (
-    decode,
-    file_system_config,
-    finish_git,
-    parse_status,
-    pointer,
-    run_git,
-    start_status,
-)
+from ralph_wrap.git import decode, file_system_config, finish_git, pointer, run_git
 from ralph_wrap.git.index import IndexListing, list_index
 from ralph_wrap.git.oid import OID
+from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.system import deferred, files, process_table
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import WARM

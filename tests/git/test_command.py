@@ -11,6 +11,7 @@ import pytest
 from ralph_wrap import git
 from ralph_wrap.errors import GitTooOldError
 from ralph_wrap.git import Git
+from ralph_wrap.git.status import start_status
 from tests.git.repositories import git_in, refusal
 from tests.support.git_shim import old_git
 from tests.support.repo import Repo
@@ -77,7 +78,7 @@ def test_our_own_calls_run_nothing_of_the_repository(
     repo.write(program, f"#!/bin/sh\ntouch {marker}\n", executable=True)
     repo.git("config", variable, repo.path / program.removesuffix("/reference-transaction"))
     git.create_ref(git_in(repo.path), "refs/heads/new", repo.head, "a test")
-    with git.start_status(git_in(repo.path)) as status:
+    with start_status(git_in(repo.path)) as status:
         git.finish_git(status, "status")
     assert not marker.exists()
     repo.git(*command)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap.git import Git, RemoteChange, git_environment, list_refs
-from ralph_wrap.git.remote import is_refused, leased_push, push_error, pushed_deletion
+from ralph_wrap.git import Git, git_environment, list_refs
+from ralph_wrap.git.remote import RemoteChange, is_refused, leased_push, push_error, pushed_deletion
 from tests.support.git_shim import shim_git
 
 if TYPE_CHECKING:

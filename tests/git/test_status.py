@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph_wrap import git
-from ralph_wrap.git import Status
+from ralph_wrap.git.status import Status, parse_status, start_status
 from tests.git.repositories import git_in
 from tests.support.repo import Repo, make_repo
 
@@ -21,7 +21,7 @@ KINDS = [*UNMERGED, *(x + y for x in " MTAD" for y in " MTAD" if x + y not in {"
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.lists(st.integers(1, 255), min_size=1).map(bytes))))
 def test_status_is_read_back(entries: list[tuple[str, bytes]]) -> None:
     """Whatever bytes the paths hold, each is in the lists that it belongs to, in order."""
-    found = git.parse_status(b"".join(kind.encode() + b" " + path + b"\0" for kind, path in entries))
+    found = parse_status(b"".join(kind.encode() + b" " + path + b"\0" for kind, path in entries))
     expected = Status(
         changed=tuple(os.fsdecode(path) for kind, path in entries if kind not in {"??", "!!"}),
         unstaged=tuple(os.fsdecode(path) for kind, path in entries if kind[1] in "MTADU"),
@@ -47,8 +47,8 @@ def test_status_of_real_files(repo: Repo) -> None:
     for name in (names["new"], "below/a b", "one.o", "build/two", "build/three"):
         repo.write(name)
     make_repo(repo.path / "nested")
-    with git.start_status(git_in(repo.path)) as running:
-        status = git.parse_status(git.finish_git(running, "status").stdout)
+    with start_status(git_in(repo.path)) as running:
+        status = parse_status(git.finish_git(running, "status").stdout)
     assert status == Status(
         changed=(names["added"], names["changed"], names["removed"]),
         unstaged=(names["changed"], names["removed"]),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap import git
+from ralph_wrap.git.remote import push_error
 from ralph_wrap.system.process import CompletedCommand
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, Session, command, run
@@ -135,7 +135,7 @@ def test_a_git_that_finds_no_bare_repository_gets_its_path(repo: Repo) -> None:
 )
 def test_why_it_was_not_pushed(stderr: bytes, message: str) -> None:
     """On one line, in git's or the server's words, and without a password."""
-    assert git.push_error(CompletedCommand(128, b"", stderr)) == message
+    assert push_error(CompletedCommand(128, b"", stderr)) == message
 
 
 def test_an_address_may_be_relative_to_the_project(repo: Repo, remote: Repo) -> None:

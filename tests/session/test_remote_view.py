@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ralph_wrap.git import RemoteChange
+from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.session.remote.schedule import Schedule
 from ralph_wrap.session.remote.view import ClaimState, RemoteView
 

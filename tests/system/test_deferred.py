@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 
 
-MODULES = 174
+MODULES = 170
 """Modules of ours that a plain session loads at most, packages included."""
 
 PATTERNS = 14

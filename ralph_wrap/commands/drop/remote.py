@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from ralph_wrap.branches import HEADS, WIP, Branch
 from ralph_wrap.errors import ConflictError, GitError, RalphError, RefusedError
-from ralph_wrap.git import RemoteChange, list_refs, push_error, read_blobs, set_refs, start_atomic_push
+from ralph_wrap.git import list_refs, set_refs
 from ralph_wrap.git.merge import is_ancestor
+from ralph_wrap.git.remote import RemoteChange, push_error, start_atomic_push
+from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.remote_refs import everything, fetched, owner_of, tracking

@@ -7,8 +7,9 @@ import time
 
 from ralph_wrap.commands.fetch.watch import BEATS, SILENT, WATCHED, watched
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import count_commits, is_branch_name, list_refs, list_remotes, list_worktrees
+from ralph_wrap.git import count_commits, is_branch_name, list_refs, list_worktrees
 from ralph_wrap.git.merge import is_ancestor
+from ralph_wrap.git.remote import list_remotes
 from ralph_wrap.git.transaction import RefChange, change_refs
 from ralph_wrap.state import inventory, remote_claim
 from ralph_wrap.state.project import registries, repository_of

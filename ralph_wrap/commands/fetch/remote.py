@@ -6,15 +6,9 @@ import time
 
 from ralph_wrap.commands.fetch.watch import BEATS
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, UnreachableError
-from ralph_wrap.git import (
-    is_branch_name,
-    list_refs,
-    list_remotes,
-    push_error,
-    read_blobs,
-    start_fetch,
-)
-from ralph_wrap.git.remote import Silence
+from ralph_wrap.git import is_branch_name, list_refs
+from ralph_wrap.git.remote import Silence, list_remotes, push_error, start_fetch
+from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.state import inventory, remote_claim
 from ralph_wrap.state.ids import is_agent_id
 from ralph_wrap.state.project import repository_of

@@ -15,13 +15,12 @@ from ralph_wrap.git import (
     is_branch_name,
     list_refs,
     list_worktrees,
-    parse_status,
     pointer,
     run_git,
-    start_status,
     symbolic_ref_target,
 )
 from ralph_wrap.git import merge as merging
+from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import files

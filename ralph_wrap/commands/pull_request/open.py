@@ -16,17 +16,8 @@ from ralph_wrap.branches.compare import compare
 from ralph_wrap.commands.pull_request import github
 from ralph_wrap.config.repository_trust import require_direct
 from ralph_wrap.errors import ConflictError, RalphError, UsageError
-from ralph_wrap.git import (
-    commits_without,
-    count_commits,
-    environment_for_others,
-    list_refs,
-    list_remotes,
-    push_addresses,
-    push_error,
-    start_push,
-    without_secrets,
-)
+from ralph_wrap.git import commits_without, count_commits, environment_for_others, list_refs
+from ralph_wrap.git.remote import list_remotes, push_addresses, push_error, start_push, without_secrets
 from ralph_wrap.state.project import objects_of, repository_of
 from ralph_wrap.system.log import Commands, one_line
 from ralph_wrap.system.named_tuple import NamedTuple

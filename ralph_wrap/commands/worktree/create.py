@@ -21,12 +21,11 @@ from ralph_wrap.git import (
     is_ignored,
     list_refs,
     list_worktrees,
-    parse_status,
     resolve_commit,
     run_git,
-    start_status,
 )
 from ralph_wrap.git.safe.submodules import changed_inside
+from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.session.preflight import layout_of
 from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.system import files

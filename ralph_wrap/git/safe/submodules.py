@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.git.command import Git
+    from ralph_wrap.git.repository import RepositoryCopies
 
 
 class SubmodulePointer(NamedTuple):
@@ -36,26 +37,6 @@ class SubmodulePointer(NamedTuple):
     path: str
     commit: str
     git_dir: Path
-
-
-class RepositoryCopies(NamedTuple):
-    """Copies of the repositories below a git directory in which no git of ours may run.
-
-    Attributes:
-        original: the git directory.
-        copy: the directory with the copies, by the same names.
-
-    """
-
-    original: Path
-    copy: Path
-
-    def of(self, git_dir: Path) -> Path | None:
-        """Return the copy of a repository, ``None`` if there is none."""
-        if not git_dir.is_relative_to(self.original):
-            return None
-        found = self.copy / git_dir.relative_to(self.original)
-        return found if (found / "HEAD").is_file() else None
 
 
 def pointers_below(

@@ -134,7 +134,7 @@ def _require_rest(project: Project, attempt: Attempt, claim: str) -> None:
 
     """
     from ralph_wrap.errors import ConflictError  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.git import read_blobs  # noqa: PLC0415
+    from ralph_wrap.git.safe.batch import read_blobs  # noqa: PLC0415
     from ralph_wrap.interfaces.fleet.index import is_done, lacks_work  # noqa: PLC0415
     from ralph_wrap.state import remote_claim  # noqa: PLC0415
     from ralph_wrap.state.project import objects_of  # noqa: PLC0415

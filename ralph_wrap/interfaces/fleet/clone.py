@@ -8,16 +8,8 @@ import re
 import time
 
 from ralph_wrap.errors import ConflictError, RalphError, UnreachableError
-from ralph_wrap.git import (
-    Git,
-    RemoteChange,
-    decode_lines,
-    git_environment,
-    knows_committer,
-    list_refs,
-    run_git,
-    set_refs,
-)
+from ralph_wrap.git import Git, decode_lines, git_environment, knows_committer, list_refs, run_git, set_refs
+from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.interfaces.fleet.refs import spec_ref
 from ralph_wrap.interfaces.fleet.remote import FleetRemote, not_forwarded
 from ralph_wrap.interfaces.fleet.spec import read_spec

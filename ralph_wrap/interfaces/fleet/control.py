@@ -6,8 +6,9 @@ import json
 import os
 
 from ralph_wrap.errors import ConflictError, NotFoundError
-from ralph_wrap.git import RemoteChange, read_blobs, store_blob
-from ralph_wrap.git.safe.batch import store_blobs
+from ralph_wrap.git import store_blob
+from ralph_wrap.git.remote import RemoteChange
+from ralph_wrap.git.safe.batch import read_blobs, store_blobs
 from ralph_wrap.interfaces.fleet.index import CLAIMED, STOPPED
 from ralph_wrap.interfaces.fleet.limits.ledger import Ledger
 from ralph_wrap.interfaces.fleet.listing import read_indexes

@@ -10,7 +10,7 @@ import math
 import re
 
 from ralph_wrap.errors import NotFoundError, RalphError
-from ralph_wrap.git import read_blobs
+from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.interfaces.fleet.index import DONE, STOPPED, IndexState, decode_index
 from ralph_wrap.interfaces.fleet.limits.ledger import decode_ledger
 from ralph_wrap.interfaces.fleet.refs import FLEET, cost_ref, index_ref, is_run_id, spec_ref

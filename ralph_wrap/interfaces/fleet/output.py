@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 from ralph_wrap.errors import NotFoundError
-from ralph_wrap.git import commit_tree, decode_lines, read_blobs, run_git, store_blob
+from ralph_wrap.git import commit_tree, decode_lines, run_git, store_blob
 from ralph_wrap.git.objects import make_tree
+from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.interfaces.fleet.child import LARGEST_OUTPUT
 from ralph_wrap.interfaces.fleet.refs import output_ref
 

@@ -8,16 +8,8 @@ from datetime import UTC, datetime
 from ralph_wrap.config import prompt_file
 from ralph_wrap.config.task_file import PLACE, read_tasks, with_task
 from ralph_wrap.errors import ConflictError, UsageError
-from ralph_wrap.git import (
-    RemoteChange,
-    decode_lines,
-    list_remotes,
-    push_addresses,
-    resolve_commit,
-    run_git,
-    store_blob,
-    without_secrets,
-)
+from ralph_wrap.git import decode_lines, resolve_commit, run_git, store_blob
+from ralph_wrap.git.remote import RemoteChange, list_remotes, push_addresses, without_secrets
 from ralph_wrap.interfaces.fleet.limits.ledger import Ledger
 from ralph_wrap.interfaces.fleet.refs import cost_ref, spec_ref
 from ralph_wrap.interfaces.fleet.spec import DECIDED, MOST, FleetSpec, FleetTask, write_spec

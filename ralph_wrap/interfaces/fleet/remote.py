@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 
 from ralph_wrap.errors import RalphError, UnreachableError
-from ralph_wrap.git import (
+from ralph_wrap.git import decode_lines, list_refs
+from ralph_wrap.git.remote import (
     RemoteChange,
-    decode_lines,
-    list_refs,
+    Silence,
+    leased_push,
     push_error,
-    read_blobs,
+    pushed_deletion,
     start_fetch,
     start_remote_listing,
 )
-from ralph_wrap.git.remote import Silence, leased_push, pushed_deletion
+from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.ids import wide_agent_id
 from ralph_wrap.state.remote_refs import fetched, tracking

@@ -9,8 +9,9 @@ from __future__ import annotations
 from ralph_wrap.config import ROWS
 from ralph_wrap.config.table import TYPED
 from ralph_wrap.errors import RalphError
-from ralph_wrap.git import commit_tree, read_blobs, read_commit, store_blob
+from ralph_wrap.git import commit_tree, read_commit, store_blob
 from ralph_wrap.git.objects import make_tree
+from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.interfaces.fleet.refs import is_run_id
 from ralph_wrap.system.document import DocumentFormat, known
 from ralph_wrap.system.named_tuple import NamedTuple

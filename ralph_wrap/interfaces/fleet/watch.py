@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from ralph_wrap.commands.fetch.watch import BEATS
-from ralph_wrap.git import decode_lines, start_remote_listing
+from ralph_wrap.git import decode_lines
+from ralph_wrap.git.remote import start_remote_listing
 from ralph_wrap.interfaces.fleet.index import lacks_work
 from ralph_wrap.interfaces.fleet.limits.background import Timer
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import random
 
 from ralph_wrap.errors import ConflictError, UnreachableError
-from ralph_wrap.git import RemoteChange, store_blob
+from ralph_wrap.git import store_blob
+from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.interfaces.fleet.child import NO_ANSWER, EndedSession, ForkedSession
 from ralph_wrap.interfaces.fleet.clone import open_clone
 from ralph_wrap.interfaces.fleet.grace import GracePeriod, RemoteRetries

@@ -5,17 +5,9 @@ from __future__ import annotations
 import time
 
 from ralph_wrap.errors import ConflictError, UsageError
-from ralph_wrap.git import (
-    count_commits,
-    list_refs,
-    push_error,
-    read_blobs,
-    set_refs,
-    start_atomic_push,
-    start_fetch,
-    start_remote_listing,
-    store_blob,
-)
+from ralph_wrap.git import count_commits, list_refs, set_refs, store_blob
+from ralph_wrap.git.remote import push_error, start_atomic_push, start_fetch, start_remote_listing
+from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.session.remote.last_push import MirrorEnd
 from ralph_wrap.session.remote.mirror import Mirror
 from ralph_wrap.session.remote.portable_start import portable

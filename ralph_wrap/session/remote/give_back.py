@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ralph_wrap.config.repository_trust import require_direct
 from ralph_wrap.errors import GitError, RalphError
-from ralph_wrap.git import RemoteChange, list_refs, read_blobs, set_refs, start_atomic_push, store_blob
+from ralph_wrap.git import list_refs, set_refs, store_blob
+from ralph_wrap.git.remote import RemoteChange, start_atomic_push
+from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.remote_refs import REMOTES, tracking

@@ -14,16 +14,15 @@ from __future__ import annotations
 import time
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import (
+from ralph_wrap.git import list_refs, set_refs, store_blob
+from ralph_wrap.git.remote import (
     RemoteChange,
-    list_refs,
+    Silence,
+    is_refused,
     push_error,
-    set_refs,
     start_atomic_push,
     start_fetch,
-    store_blob,
 )
-from ralph_wrap.git.remote import Silence, is_refused
 from ralph_wrap.session.remote.messages import MirrorMessages
 from ralph_wrap.session.remote.push import LONGEST_SILENCE
 from ralph_wrap.session.remote.schedule import Schedule

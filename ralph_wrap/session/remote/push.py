@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 
-from ralph_wrap.git import count_commits, list_refs, push_error, start_push
-from ralph_wrap.git.remote import Silence
+from ralph_wrap.git import count_commits, list_refs
+from ralph_wrap.git.remote import Silence, push_error, start_push
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

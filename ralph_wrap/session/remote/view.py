@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from ralph_wrap.git import RemoteChange
+from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.state import remote_claim
 from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 

@@ -7,7 +7,7 @@ import shlex
 from enum import Enum
 from pathlib import Path
 
-from ralph_wrap.git import without_secrets
+from ralph_wrap.git.remote import without_secrets
 from ralph_wrap.system.files import digest
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import plain

@@ -21,8 +21,9 @@ import re
 import stat
 from pathlib import Path
 
-from ralph_wrap.git import decode, decode_lines, existing_commits, list_refs, list_remotes, run_git
+from ralph_wrap.git import decode, decode_lines, existing_commits, list_refs, run_git
 from ralph_wrap.git.oid import is_oid
+from ralph_wrap.git.remote import list_remotes
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.named_tuple import NamedTuple
 

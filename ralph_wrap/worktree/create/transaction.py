@@ -54,7 +54,6 @@ from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import MARK
 from ralph_wrap.worktree.register import add
-from ralph_wrap.worktree.warm import settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -262,7 +261,7 @@ def _check_out(
         while_git_works()
     else:
         _move(worktree_git, commit, worktree.base, cancel, progress, while_git_works)
-    settle(worktree.registration)
+    deferred.warm.settle(worktree.registration)
 
 
 def check_out_new(

@@ -28,8 +28,9 @@ import os
 import stat
 from pathlib import Path
 
-from ralph_wrap.git import decode, decode_lines, finish_git, parse_entries, pointer, start_entries
+from ralph_wrap.git import decode, decode_lines, finish_git, pointer
 from ralph_wrap.git.safe.submodules import changed_inside
+from ralph_wrap.git.status import parse_entries, start_entries
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import RULE

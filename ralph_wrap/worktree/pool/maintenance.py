@@ -11,20 +11,10 @@ import os
 from pathlib import Path
 
 from ralph_wrap.errors import GitError, RefusedError
-from ralph_wrap.git import (
-    create_ref,
-    decode,
-    delete_ref,
-    finish_git,
-    list_refs,
-    parse_status,
-    pointer,
-    run_git,
-    start_git,
-    start_status,
-)
+from ralph_wrap.git import create_ref, decode, delete_ref, finish_git, list_refs, pointer, run_git, start_git
 from ralph_wrap.git.index import submodules_in
 from ralph_wrap.git.oid import is_oid
+from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.model import WARM, LinkedWorktree

@@ -16,13 +16,11 @@ from ralph_wrap.git import (
     is_staged,
     list_refs,
     move_ref,
-    parse_status,
     read_head,
-    stage_all,
-    start_status,
 )
 from ralph_wrap.git.index import list_index
 from ralph_wrap.git.safe.submodules import changed_inside, pointers_below
+from ralph_wrap.git.status import parse_status, stage_all, start_status
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.registration import is_replaced, operation
@@ -31,7 +29,8 @@ from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE, write_tre
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ralph_wrap.git import Git, Status
+    from ralph_wrap.git import Git
+    from ralph_wrap.git.status import Status
     from ralph_wrap.worktree.model import LinkedWorktree
 
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 
-from ralph_wrap.git import finish_git, parse_status, run_git, stage_paths, start_status
+from ralph_wrap.git import finish_git, run_git
 from ralph_wrap.git.index import encode_paths
+from ralph_wrap.git.status import parse_status, stage_paths, start_status
 from ralph_wrap.system import files
 from ralph_wrap.worktree.layout import is_sparse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ralph_wrap.git import Git, Status
+    from ralph_wrap.git import Git
     from ralph_wrap.git.index import IndexListing
+    from ralph_wrap.git.status import Status
     from ralph_wrap.worktree.model import LinkedWorktree
 
 

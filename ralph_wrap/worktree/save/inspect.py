@@ -9,17 +9,9 @@ import os
 import time
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import (
-    Head,
-    finish_git,
-    parse_status,
-    pointer,
-    read_head,
-    resolve_commit,
-    run_git,
-    start_status,
-)
+from ralph_wrap.git import Head, finish_git, pointer, read_head, resolve_commit, run_git
 from ralph_wrap.git.index import list_index
+from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree.save.commits import named_objects, unreferenced
 from ralph_wrap.worktree.save.index import lift_flags, not_in_index, status_of
@@ -32,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from ralph_wrap.git import Git, Status
+    from ralph_wrap.git import Git
+    from ralph_wrap.git.status import Status
     from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.save.result import SavedWork
     from ralph_wrap.worktree.save.walk import DirectoryWalk

@@ -30,7 +30,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph_wrap.git import Git, Head, Status
+    from ralph_wrap.git import Git, Head
+    from ralph_wrap.git.status import Status
     from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.save.result import SaveRequest
     from ralph_wrap.worktree.save.walk import FileStamps

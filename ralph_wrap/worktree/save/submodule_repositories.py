@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.git import Git
-    from ralph_wrap.git.safe.submodules import RepositoryCopies, SubmodulePointer
+    from ralph_wrap.git.repository import RepositoryCopies
+    from ralph_wrap.git.safe.submodules import SubmodulePointer
 
 
 class SubmoduleRepository(NamedTuple):

@@ -22,7 +22,8 @@ from __future__ import annotations
 import os
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import finish_git, parse_status, resolve_commit, run_git, start_status
+from ralph_wrap.git import finish_git, resolve_commit, run_git
+from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.copy_commits import snapshots_of, store_of, tips, transfer

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from ralph_wrap.git import commit_and_parents, commit_tree, read_commit, stage_all, tree_of, write_tree
+from ralph_wrap.git import commit_and_parents, commit_tree, read_commit, tree_of, write_tree
 from ralph_wrap.git.index import cached_tree
+from ralph_wrap.git.status import stage_all
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.index import add_what_can_be, copy_index, not_in_index, resolve, unlock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ralph_wrap.git import Git, Head, Status
+    from ralph_wrap.git import Git, Head
+    from ralph_wrap.git.status import Status
     from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.save.walk import FileStamps
 

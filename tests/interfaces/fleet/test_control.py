@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralph_wrap.git import Git, RemoteChange, git_environment
+from ralph_wrap.git import Git, git_environment
+from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.interfaces.fleet import remote as fleet_remote
 from ralph_wrap.interfaces.fleet.listing import job_status
 from tests.interfaces.fleet.runs import RUN

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap.git import RemoteChange
+from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.interfaces.fleet.hub.plan import HubPlan, RefMove, at_risk, plan
 from ralph_wrap.interfaces.fleet.hub.repository import NAME
 from tests.interfaces.fleet.runs import RUN

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ralph_wrap import git
 from ralph_wrap.git import Git
+from ralph_wrap.git.status import parse_entries
 from ralph_wrap.state import landings
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Log
@@ -46,7 +47,7 @@ def row(kind: str, path: str) -> str:
 def test_whatever_a_path_is_like_it_comes_back(rows: Mapping[str, str]) -> None:
     """Blanks, newlines and arrows in it, and what looks like a further row."""
     output = "".join(f"{row(kind, path)}\0" for path, kind in rows.items())
-    found = git.parse_entries(output.encode())
+    found = parse_entries(output.encode())
     assert {path: state.split()[0] for path, state in found.items()} == {
         path: "UU" if kind == "u" else kind for path, kind in rows.items()
     }
@@ -56,7 +57,7 @@ def test_whatever_a_path_is_like_it_comes_back(rows: Mapping[str, str]) -> None:
 def test_no_answer_breaks_the_reader_but_by_a_value_error(output: bytes) -> None:
     """Which costs one look, and not the session."""
     try:
-        git.parse_entries(output)
+        parse_entries(output)
     except ValueError:
         return
 

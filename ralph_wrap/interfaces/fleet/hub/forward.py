@@ -16,8 +16,8 @@ After a kill in 4 or 5, the next round finds in 1 what origin has. If it is what
 from __future__ import annotations
 
 from ralph_wrap.errors import GitError, RalphError
-from ralph_wrap.git import decode_lines, list_refs, push_error, run_git, start_fetch, store_blob
-from ralph_wrap.git.remote import Silence, leased_push
+from ralph_wrap.git import decode_lines, list_refs, run_git, store_blob
+from ralph_wrap.git.remote import Silence, leased_push, push_error, start_fetch
 from ralph_wrap.interfaces.fleet.hub.mark import OriginMark
 from ralph_wrap.interfaces.fleet.hub.plan import RefMove, at_risk, displaced, plan
 from ralph_wrap.interfaces.fleet.hub.refusals import PushAnswer, Refusals
@@ -39,7 +39,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from ralph_wrap.git import Git, RemoteChange
+    from ralph_wrap.git import Git
+    from ralph_wrap.git.remote import RemoteChange
     from ralph_wrap.interfaces.fleet.hub.repository import HubRepository
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log

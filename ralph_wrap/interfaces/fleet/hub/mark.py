@@ -13,7 +13,9 @@ from __future__ import annotations
 import os
 import re
 
-from ralph_wrap.git import RemoteChange, read_blobs, store_blob
+from ralph_wrap.git import store_blob
+from ralph_wrap.git.remote import RemoteChange
+from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.interfaces.fleet.hub.repository import HUBS
 
 TYPE_CHECKING = False

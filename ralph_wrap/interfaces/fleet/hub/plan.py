@@ -13,7 +13,7 @@ its session from origin. A push of the branch would get in the way of the sessio
 
 from __future__ import annotations
 
-from ralph_wrap.git import RemoteChange
+from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.interfaces.fleet.hub.repository import HUBS, KEPT, is_ours
 from ralph_wrap.session.remote.view import RESCUE
 from ralph_wrap.state.remote_claim import CLAIMS

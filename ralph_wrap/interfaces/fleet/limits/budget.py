@@ -12,7 +12,9 @@ import os
 
 from ralph_wrap.config.allowance import Allowance
 from ralph_wrap.errors import RalphError
-from ralph_wrap.git import RemoteChange, list_refs, read_blobs, start_atomic_push, start_fetch, store_blob
+from ralph_wrap.git import list_refs, store_blob
+from ralph_wrap.git.remote import RemoteChange, start_atomic_push, start_fetch
+from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.interfaces.fleet.limits.background import Timer
 from ralph_wrap.interfaces.fleet.limits.ledger import DOLLAR, Lease, Ledger, decode_ledger
 from ralph_wrap.interfaces.fleet.refs import cost_ref

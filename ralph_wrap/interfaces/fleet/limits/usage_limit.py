@@ -15,7 +15,9 @@ import random
 import re
 import time
 
-from ralph_wrap.git import RemoteChange, list_refs, read_blobs, start_atomic_push, start_fetch, store_blob
+from ralph_wrap.git import list_refs, store_blob
+from ralph_wrap.git.remote import RemoteChange, start_atomic_push, start_fetch
+from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.interfaces.fleet.refs import limit_ref
 from ralph_wrap.loop import usage_limit
 from ralph_wrap.state.remote_refs import tracking
