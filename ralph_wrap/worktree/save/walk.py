@@ -185,8 +185,17 @@ def _noted(stamps: list[_Stamp] | None, directory: str, entry: os.DirEntry[str])
         found = entry.stat(follow_symlinks=False)
     except OSError:
         return None
-    times = (found.st_mtime_ns, found.st_ctime_ns)
-    stamps.append((directory, entry.name, found.st_ino, found.st_mode, found.st_size, *times))
+    stamps.append(
+        (
+            directory,
+            entry.name,
+            found.st_ino,
+            found.st_mode,
+            found.st_size,
+            found.st_mtime_ns,
+            found.st_ctime_ns,
+        )
+    )
     return stamps
 
 
