@@ -6,7 +6,7 @@ BIN := .venv/bin
 # Where it is set, each of the thousands of processes that a test starts would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 # A worker without tests takes half of those of another one. If each takes many at once, one has all that are long.
-PYTEST := $(BIN)/pytest --dist worksteal
+PYTEST := tests/in_memory $(BIN)/pytest --dist worksteal
 
 # A quarter of the cases of each slow test and each crash test, and a part of the kill points; others on the next day.
 # EVERY_POINT=1 takes all.
@@ -16,7 +16,7 @@ test: lint
 # The tests on a real Kubernetes, one cluster for all of them. EVERY_POINT=1 takes each fault twenty times, at random
 # moments, five rounds at once (an hour); FLEET_SEED=N FLEET_ROUNDS=M takes it M times, at those of the seeds from N on.
 test-fleet: .venv/installed
-	$(BIN)/pytest -m fleet tests/kubernetes
+	tests/in_memory $(BIN)/pytest -m fleet tests/kubernetes
 
 # What a person runs while working: neither containers, browsers and real agents, nor the crash matrices.
 check: lint
