@@ -110,7 +110,7 @@ def test_different_bases_have_a_limit(
 
 @pytest.mark.slow
 def test_many_names_do_not_fill_a_command_line(repo: Repo) -> None:
-    """2,000 names of 2,000 characters are more than the kernel passes to a program (execve(2))."""
+    """1,200 names of 2,000 characters are more than the kernel passes to a program (execve(2))."""
     project = find_project(repo.path, os.environ)
-    _forge(project, range(2000), "{}" + f"/{'n' * 199}" * 10, repo.head)
+    _forge(project, range(1200), "{}" + f"/{'n' * 199}" * 10, repo.head)
     assert read(project) == []
