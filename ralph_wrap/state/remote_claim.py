@@ -163,10 +163,9 @@ def _shown(text: str) -> str:
 def _start(fields: Any) -> SessionStart | None:
     if fields is None:
         return None
-    options, command, directory = fields["options"], fields["command"], fields["directory"]
-    if not isinstance(options, dict) or not isinstance(command, list):
-        raise TypeError("a start of the wrong type")
-    texts = (*options, *options.values(), *command, directory)
-    if not all(isinstance(text, str) and "\0" not in text for text in texts):
-        raise TypeError("a text of the wrong type")
-    return SessionStart(MappingProxyType(options), tuple(command), directory)
+    start = SessionStart.of(fields)
+    if any(
+        "\0" in text for text in (*start.options, *start.options.values(), *start.command, start.directory)
+    ):
+        raise ValueError("a text that no command line can have")
+    return start._replace(options=MappingProxyType(start.options))

@@ -51,6 +51,22 @@ class SessionStart(NamedTuple):
     command: tuple[str, ...]
     directory: str
 
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> SessionStart:
+        """Return what JSON says.
+
+        Raises:
+            KeyError: a part of it is missing.
+            TypeError: a part of it has the wrong type.
+
+        """
+        options, command, directory = fields["options"], fields["command"], fields["directory"]
+        if not isinstance(options, dict) or not isinstance(command, list):
+            raise TypeError("a start of the wrong type")
+        if not all(isinstance(text, str) for text in (*options, *options.values(), *command, directory)):
+            raise TypeError("a text of the wrong type")
+        return cls(options, tuple(command), directory)
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         return self._asdict() | {"options": dict(self.options)}
@@ -103,11 +119,7 @@ def _foreign(directory: Path, project: Project) -> FoundStart | None:
 
 
 def _checked(loaded: dict[str, Any], directory: Path, project: Project) -> FoundStart:
-    options, command, directory_text = loaded["options"], loaded["command"], loaded["directory"]
-    texts = [*options.keys(), *options.values(), *command, directory_text]
-    if not isinstance(command, list) or not all(isinstance(text, str) for text in texts):
-        raise TypeError("a field of the wrong type")
-    start = SessionStart(options, tuple(command), directory_text)
+    start = SessionStart.of(loaded)
     return FoundStart(start, is_signed(start, directory, project, loaded["signature"]))
 
 

@@ -26,3 +26,29 @@ def test_a_claim_without_a_beat_is_damaged(claimed: object) -> None:
     forged = json.loads(CLAIM.encode()) | {"beat": claimed}
     with pytest.raises(ValueError, match=r"."):
         decode(json.dumps(forged).encode(), ID)
+
+
+START = {"options": {"max_iterations": "3"}, "command": ["./agent.sh"], "directory": "."}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"options": []},
+        {"options": {"prompt": 3}},
+        {"options": {"prompt": "a\0b"}},
+        {"command": "./agent.sh"},
+        {"command": [None]},
+        {"command": ["a\0b"]},
+        {"directory": 1},
+        {"directory": "\0"},
+    ],
+)
+def test_a_start_that_no_command_line_has_is_damaged(wrong: dict[str, object]) -> None:
+    """Another machine would start the agent with it; the right one is believed."""
+    claim = json.loads(CLAIM.encode())
+    found = decode(json.dumps(claim | {"start": START}).encode(), ID).start
+    assert found is not None
+    assert found.to_dict() == START | {"command": ("./agent.sh",)}
+    with pytest.raises(ValueError, match=r"."):
+        decode(json.dumps(claim | {"start": START | wrong}).encode(), ID)
