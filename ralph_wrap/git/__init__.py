@@ -18,13 +18,13 @@ from ralph_wrap.git.command import (
     run_git_again,
     start_git,
 )
+from ralph_wrap.git.index import commit_index, is_staged, write_tree
 from ralph_wrap.git.objects import (
     Commit,
     CommitSummary,
     Head,
     branches_containing,
     commit_and_parents,
-    commit_index,
     commit_tree,
     commits_only_on,
     commits_without,
@@ -35,7 +35,6 @@ from ralph_wrap.git.objects import (
     delete_ref,
     existing_commits,
     is_branch_name,
-    is_staged,
     knows_committer,
     list_refs,
     move_ref,
@@ -45,12 +44,12 @@ from ralph_wrap.git.objects import (
     read_head,
     resolve_commit,
     set_refs,
+    start_to_verify,
     store_blob,
     symbolic_ref_target,
     tree_of,
     what_is_missing,
     write_pack,
-    write_tree,
 )
 from ralph_wrap.git.repository import (
     ABSOLUTE_POINTERS,
@@ -119,6 +118,7 @@ __all__ = [
     "run_git_again",
     "set_refs",
     "start_git",
+    "start_to_verify",
     "store_blob",
     "symbolic_ref_target",
     "tree_of",

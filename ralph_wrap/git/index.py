@@ -1,10 +1,10 @@
-"""The entries of an index: submodules, and files that git does not look at."""
+"""The entries of an index: submodules, and files that git does not look at. An index as tree or commit."""
 
 from __future__ import annotations
 
 import re
 
-from ralph_wrap.git.command import decode, run_git
+from ralph_wrap.git.command import DURABLE, decode, decode_lines, finish_git, run_git, start_git
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ralph_wrap.git.command import Git
+    from ralph_wrap.system.process import RunningCommand
 
 GITLINK = "160000"
 """The file mode of a submodule's commit."""
@@ -168,3 +169,51 @@ def _extensions(path: Path) -> bytes | None:
             return None
         at += ((_NAME + length) // 8 + 1) * 8  # one to eight zeros end a name
     return content[at:-_CHECKSUM] if len(content) >= at + _CHECKSUM else None
+
+
+def write_tree(git: Git) -> str:
+    """Store the index as a tree and return its id.
+
+    Raises:
+        GitError: the index has conflicts.
+
+    """
+    with start_to_write_tree(git) as running:
+        return written_tree(running)
+
+
+def start_to_write_tree(git: Git) -> RunningCommand:
+    """Start what :func:`write_tree` does; :func:`written_tree` waits for it."""
+    return start_git(git, "write-tree", config=DURABLE)
+
+
+def written_tree(running: RunningCommand) -> str:
+    """Wait for :func:`start_to_write_tree`, and return the id of the tree.
+
+    Raises:
+        GitError: the index has conflicts.
+
+    """
+    return decode_lines(finish_git(running, "write-tree").stdout)[0]
+
+
+def is_staged(git: Git) -> bool:
+    """Return whether the index differs from HEAD.
+
+    Raises:
+        GitError: git cannot compare them.
+
+    """
+    arguments = ("diff-index", "--cached", "--quiet", "--ignore-submodules=none", "HEAD")
+    return run_git(git, *arguments, accept=(0, 1)).status == 1
+
+
+def commit_index(git: Git, message: str) -> None:
+    """Commit the index to the branch that is checked out, with the user as author, unsigned.
+
+    Raises:
+        GitError: git cannot commit.
+
+    """
+    options = ("--quiet", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim", "--file=-")
+    run_git(git, "commit", *options, config=DURABLE, stdin=message.encode())

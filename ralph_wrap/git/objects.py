@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from ralph_wrap.git.command import DURABLE, WRITTEN_OUT, Git, decode, decode_lines, run_git
+from ralph_wrap.git.command import (
+    DURABLE,
+    WRITTEN_OUT,
+    Git,
+    decode,
+    decode_lines,
+    finish_git,
+    run_git,
+    start_git,
+)
 from ralph_wrap.system.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from ralph_wrap.system.process import RunningCommand
 
 VOLATILE = ("-c", "core.fsync=none")
 """For refs that are not needed after a crash; git before 2.36 ignores it."""
@@ -251,16 +262,6 @@ def _entries_at(git: Git, commit: str, paths: Sequence[str]) -> dict[str, list[s
     return {path: facts.split(" ") for facts, _, path in entries if path in wanted}
 
 
-def write_tree(git: Git) -> str:
-    """Store the index as a tree and return its id.
-
-    Raises:
-        GitError: the index has conflicts.
-
-    """
-    return decode_lines(run_git(git, "write-tree", config=DURABLE).stdout)[0]
-
-
 def store_blob(git: Git, content: bytes) -> str:
     """Store a blob and return its id."""
     return decode_lines(run_git(git, "hash-object", "-w", "--stdin", stdin=content).stdout)[0]
@@ -282,28 +283,6 @@ def commit_tree(git: Git, tree: str, parents: Sequence[str], message: str) -> st
     arguments = [argument for parent in parents for argument in ("-p", parent)]
     answer = run_git(git, "commit-tree", tree, *arguments, config=DURABLE, stdin=message.encode())
     return decode_lines(answer.stdout)[0]
-
-
-def is_staged(git: Git) -> bool:
-    """Return whether the index differs from HEAD.
-
-    Raises:
-        GitError: git cannot compare them.
-
-    """
-    arguments = ("diff-index", "--cached", "--quiet", "--ignore-submodules=none", "HEAD")
-    return run_git(git, *arguments, accept=(0, 1)).status == 1
-
-
-def commit_index(git: Git, message: str) -> None:
-    """Commit the index to the branch that is checked out, with the user as author, unsigned.
-
-    Raises:
-        GitError: git cannot commit.
-
-    """
-    options = ("--quiet", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim", "--file=-")
-    run_git(git, "commit", *options, config=DURABLE, stdin=message.encode())
 
 
 def tree_of(git: Git, commit: str) -> str:
@@ -371,13 +350,20 @@ def small_contents(git: Git, oids: Collection[str], largest: int) -> dict[str, b
     return contents
 
 
-def what_is_missing(git: Git, ref: str, present: str | None) -> str | None:
-    """Return what git says if an object that a ref needs is missing or damaged, ``None`` if none is.
+def start_to_verify(git: Git, commit: str, present: str | None) -> RunningCommand:
+    """Start to read all objects that a commit needs; :func:`what_is_missing` waits for it.
 
-    The objects of *present*, a commit, count as present without a check.
+    Arguments:
+        present: a commit whose objects count as present without a check.
+
     """
-    listed = ("--verify-objects", "--quiet", ref, *(("--not", present) if present else ()))
-    answer = run_git(git, "rev-list", *listed, accept=(0, 128))
+    listed = ("--verify-objects", "--quiet", commit, *(("--not", present) if present else ()))
+    return start_git(git, "rev-list", *listed)
+
+
+def what_is_missing(running: RunningCommand) -> str | None:
+    """Return what git says if an object is missing or damaged, ``None`` if none is."""
+    answer = finish_git(running, "rev-list", accept=(0, 128))
     return None if answer.status == 0 else decode(answer.stderr).strip()
 
 

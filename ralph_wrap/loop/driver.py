@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from ralph_wrap.config import OnLeak
 from ralph_wrap.loop.agent_report import FAILED
 from ralph_wrap.loop.allowance_wait import AllowanceWait
 from ralph_wrap.loop.iteration import IterationRunner
@@ -103,14 +104,8 @@ class Driver:
             status, pristine = 0, self._context.pristine
             if self._settings.setup and not self._ended_early(0):
                 try:
-                    if set_up(
-                        self._settings,
-                        self._context,
-                        self._relay,
-                        self._supervisor,
-                        self._deadline,
-                        self._log,
-                    ):
+                    supervised = (self._supervisor, self._deadline, self._log)
+                    if set_up(self._settings, self._context, self._relay, *supervised):
                         status = CUT_SHORT
                 finally:
                     self._context.look_outside("during setup")
@@ -130,6 +125,10 @@ class Driver:
             iteration, now = self._iterate(number, before)
             status = iteration.status
             state, decision = after(settings, state, iteration, settings.on_leak)
+            if settings.on_leak is OnLeak.REPORT and not isinstance(decision, EndLoop):
+                self._context.look_outside(
+                    f"during iteration {number}"
+                )  # after the last one, the session looks
             if iteration.refused is not None:  # before a snapshot takes time
                 hold = decision.hold if isinstance(decision, RepeatIteration) else 0.0
                 self._usage_limit_wait.begin(iteration.refused, hold)
@@ -161,7 +160,8 @@ class Driver:
         iteration = self._runner.run(number)
         iteration = iteration._replace(
             last=self._requests.look() is not None,
-            leaked=self._context.look_outside(f"during iteration {number}"),
+            leaked=self._settings.on_leak is OnLeak.STOP
+            and self._context.look_outside(f"during iteration {number}"),
         )
         if (
             not before

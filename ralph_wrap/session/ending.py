@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 
+from ralph_wrap.config import OnLeak
 from ralph_wrap.errors import GitError, RalphError, explained
 from ralph_wrap.git import count_commits
 from ralph_wrap.session.workspace import recorded
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.output_relay import OutputRelay
+    from ralph_wrap.worktree.leaks.monitor import LeakMonitor
     from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.remove import WorktreeOutcome
 
@@ -106,6 +108,17 @@ class SessionEnd:
         self._state = state
         self._cancel = cancel
         self._log = log
+
+    def start_last_look(self, monitor: LeakMonitor) -> None:
+        """Start to look for changes outside by the last iteration; git works while the worktree is saved."""
+        result = self._state.result
+        if result is not None and result.iterations and self._settings.on_leak is OnLeak.REPORT:
+            monitor.start_look()
+
+    def finish_last_look(self, monitor: LeakMonitor) -> None:
+        """Log these changes."""
+        if self._state.result is not None:
+            monitor.finish_look(f"during iteration {self._state.result.iterations}")
 
     def leave(self, context: SessionContext, tree: LinkedWorktree) -> None:
         """Save and remove the worktree."""

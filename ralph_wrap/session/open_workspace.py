@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Repository
     from ralph_wrap.session.context import SessionContext
+    from ralph_wrap.worktree.leaks.monitor import LeakMonitor
     from ralph_wrap.worktree.model import LinkedWorktree, ObjectStamps
     from ralph_wrap.worktree.warm import WarmWorktree
 
@@ -89,7 +90,7 @@ class WorktreeOpening(NamedTuple):
         if project.root == project.checkout and not context.hidden:
             self._add_ignore_rule(repository)
         with monitor_leaks(context) as leak_monitor:
-            tree = self._check_out(repository, context.base, leak_monitor.begin)
+            tree = self._check_out(repository, context.base, leak_monitor)
             restored = self._restore(tree) if context.settings.resumes else None
             self._complete(tree)
             if context.settings.resumes:
@@ -102,7 +103,7 @@ class WorktreeOpening(NamedTuple):
         if changed is not None:
             context.log.event("ignore_rule.added", f"{RULE} added to {changed}", path=os.fspath(changed))
 
-    def _check_out(self, repository: Repository, base: str, look: Callable[[], object]) -> LinkedWorktree:
+    def _check_out(self, repository: Repository, base: str, leak_monitor: LeakMonitor) -> LinkedWorktree:
         context = self.context
         objects: ObjectStamps | None = None
 
@@ -110,27 +111,32 @@ class WorktreeOpening(NamedTuple):
             nonlocal objects
             objects = deferred.sync.object_stamps(repository.common_dir)
             context.meanwhile()
-            look()  # after meanwhile(): until then both processor cores are busy
+            leak_monitor.take_first()
 
         def beside() -> None:
-            look()  # first: it takes git longer than the check of a warm worktree
+            leak_monitor.begin()
             context.meanwhile()
 
         warm = context.pool.choose(
             repository, base, context.path.parent, context.branch, beside, continued=context.continues_branch
         )
         try:
-            tree = self._create(repository, base, warm, meanwhile)
+            tree = self._create(repository, base, warm, leak_monitor.begin, meanwhile)
         except IsolationError as error:
             if warm is None:
                 raise
             context.log.warning("pool.unused", f"no warm worktree: {error.message}", "ralph-wrap pool --fill")
-            tree = self._create(repository, base, None, meanwhile)
+            tree = self._create(repository, base, None, leak_monitor.begin, meanwhile)
         log_created(context, tree)
         return tree._replace(objects=objects)
 
     def _create(
-        self, repository: Repository, base: str, warm: WarmWorktree | None, meanwhile: Callable[[], object]
+        self,
+        repository: Repository,
+        base: str,
+        warm: WarmWorktree | None,
+        begin: Callable[[], object],
+        meanwhile: Callable[[], object],
     ) -> LinkedWorktree:
         context = self.context
         session = context.record.session
@@ -144,6 +150,7 @@ class WorktreeOpening(NamedTuple):
             owner=WorktreeOwner(session_lock(session), SessionMark(session, context.branch)),
             cancel=context.cancel,
             progress=context.log.progress,
+            begin=begin,
             meanwhile=meanwhile,
             layout=context.layout,
             warm=warm,

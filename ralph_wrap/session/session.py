@@ -5,7 +5,8 @@ the end of the ``with`` block, an exception, a signal, the interpreter's exit. I
 acquisition:
 
 1. end the processes that the agent left running, so that no process writes any more;
-2. look at the repository: what would plain git run now that it did not run before (``state.audit``);
+2. look at the repository: what would plain git run now that it did not run before (``state.audit``)? Beside
+   the next steps, git looks for changes outside the worktree;
 3. save and remove the worktree (``worktree.remove.finish`` decides);
 4. delete a branch without commits and saved work, push any other one;
 5. write the report, move the record, free the id;
@@ -228,12 +229,16 @@ class Session:
                 steps.reverse()
         for name, step in steps:
             self._at_end(name, step)
+        if (leaks := workspace.leak_monitor) is not None:
+            self._at_end("look outside", lambda: end.finish_last_look(leaks))
         if (tree := workspace.tree) is not None:
             self._at_end("drop an unused branch", lambda: end.drop_unused_branch(context, tree))
             self._at_end("remove the worktree", lambda: end.leave(context, tree))
             self._at_end("keep the work in submodules", checkpoint.keep_submodules)
         guard = self._look_first(context.project, claim.record)  # the plain root has not called it yet
         self._at_end("look at the repository", guard.finish)
+        if leaks is not None:
+            self._at_end("begin to look outside", lambda: end.start_last_look(leaks))
         if self._whole_process:
             process_tree.become_subreaper()
             gc.freeze()  # no collection looks at the modules again

@@ -86,6 +86,7 @@ def create(
     owner: WorktreeOwner,
     cancel: CancelToken,
     progress: Callable[[str], None],
+    begin: Callable[[], object] = lambda: None,
     meanwhile: Callable[[], object],
     registered: Callable[[LinkedWorktree], object] = lambda _: None,
     layout: WorktreeLayout = EVERYTHING,
@@ -104,6 +105,7 @@ def create(
         owner: the mark and the lock of the registration.
         cancel: a signal interrupts the checkout.
         progress: called with the progress of a checkout that takes a second or more.
+        begin: called once when git has begun to check the files out; it should start processes, and not wait.
         meanwhile: called once while git checks the files out.
         registered: called under the repository's lock, before another process can see the worktree.
         layout: the part of the repository that it holds.
@@ -138,7 +140,7 @@ def create(
                 undo.callback(abandon, worktree)
             prepare(git, worktree.registration, layout)
             registered(worktree)
-        _check_out(worktree, git, warm.commit if warm else None, cancel, progress, meanwhile)
+        _check_out(worktree, git, warm.commit if warm else None, cancel, progress, begin, meanwhile)
         link(path, repository.root, layout.links)
     return worktree
 
@@ -239,9 +241,10 @@ def _check_out(
     commit: str | None,
     cancel: CancelToken,
     progress: Callable[[str], None],
+    begin: Callable[[], object],
     meanwhile: Callable[[], object],
 ) -> None:
-    """Check out the missing files; *cancel*, *progress* and *meanwhile* are those of :func:`create`.
+    """Check out the missing files; the last four arguments are those of :func:`create`.
 
     Arguments:
         git: git in the repository.
@@ -251,6 +254,7 @@ def _check_out(
     worktree_git = worktree.git(git)
 
     def while_git_works() -> None:
+        begin()  # before we wait for the disk
         _sync_names(worktree)
         meanwhile()
 

@@ -22,10 +22,12 @@ from ralph_wrap.system.text import and_more, some
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
     from typing import Self
 
     from ralph_wrap.git import Git
+    from ralph_wrap.state.landings import Landing
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.leaks.observation import Observation, ObservedCheckout, RunningObservation
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 
 _NAMED = 10  # changes of one observation in a message, which counts the others
 _KEPT = 100  # lines of a whole session, which may run for weeks
-_LOOKS = 2  # observations at most, while another process lands branches
 _STEP = 0.1  # seconds between two looks for a signal
 _PATIENCE = 600.0  # seconds until git counts as stuck
 _IN_A_HURRY = 0.5  # seconds after a signal: SIGKILL may follow soon after TERM
@@ -71,6 +72,7 @@ class LeakMonitor:
         self._checkout: ObservedCheckout | None = None
         self._looking: RunningObservation | None = None
         self._seen: Observation | None = None
+        self._landings: tuple[Collection[Landing], bool] | None = None
         self._trouble = ""
         self._lines: list[str] = []
         self._left_out = 0
@@ -86,14 +88,19 @@ class LeakMonitor:
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             self.begin()
-            self._seen = self._finish()
+            self._seen = self._seen or self._finish()
         elif self._looking is not None:
             self._looking.__exit__()
 
     def begin(self) -> None:
         """Start the first observation; a further call does nothing."""
-        if self._looking is None and not self._trouble:
+        if self._looking is None and self._seen is None and not self._trouble:
             self._looking = self._start()
+
+    def take_first(self) -> None:
+        """Take the first observation now if git is done with it, else at the end of the context."""
+        if self._looking is not None and self._looking.is_done(_STEP):
+            self._seen, self._looking = self._finish(), None
 
     def look(self, when: str) -> bool:
         """Observe, log the changes since the last observation, and return whether there are any.
@@ -102,16 +109,27 @@ class LeakMonitor:
             when: the event since the last observation, in words.
 
         """
+        self.start_look()
+        return self.finish_look(when)
+
+    def start_look(self) -> None:
+        """Start an observation; git works while we do something else."""
+        run = self._root / ".ralph" / "run"
+        self._landings = deferred.landings.read(run), deferred.landings.is_moving(run)
+        self._looking = self._start()
+
+    def finish_look(self, when: str) -> bool:
+        """Finish an observation that was started, and do what :meth:`look` does."""
+        if self._landings is None:
+            return False
         landings, compare = deferred.landings, deferred.compare
         run = self._root / ".ralph" / "run"
-        for _ in range(_LOOKS):  # an observation during a landing may see half of its changes
-            landed, moving = landings.read(run), landings.is_moving(run)
+        (landed, moving), self._landings = self._landings, None
+        after = self._finish()
+        is_landing = moving or landings.is_moving(run) or landings.read(run) != landed
+        if is_landing and not self._cancel.requested:  # we may have seen half of its changes
             self._looking = self._start()
             after = self._finish()
-            if self._cancel.requested or not (
-                moving or landings.is_moving(run) or landings.read(run) != landed
-            ):
-                break
         before, self._seen = self._seen, after or self._seen
         if after is None or before is None:
             return False

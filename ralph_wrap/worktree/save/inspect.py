@@ -58,8 +58,8 @@ def look(
         problems += walked.problems
         problems += unsaved_bookkeeping(worktree)
         try:
-            answer = finish_git(running, "status").stdout
             listing = list_index(git)
+            answer = finish_git(running, "status").stdout
         except GitError as error:
             problems.append(f"the index cannot be read, what was staged in it is not saved: {error.message}")
             head = resolve_commit(git, "HEAD")

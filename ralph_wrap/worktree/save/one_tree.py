@@ -13,6 +13,7 @@ from ralph_wrap.git import (
     move_ref,
     read_head,
     run_git,
+    start_to_verify,
     what_is_missing,
     worktree_holding,
     write_tree,
@@ -198,17 +199,24 @@ def _save_picture(
     message = f"{WORK_TITLE}{request.session}\n\nWhat was not committed when the session ended.\n"
     if unfinished := operation(worktree):
         message += f"A {unfinished} was in progress.\n"
-    branch = request.branch
     commit = picture.commit(scratch, message, request.session)
+    with start_to_verify(scratch, commit, head.commit) as verifying:
+        branch = _name_picture(scratch, picture, commit, request)
+        if missing := what_is_missing(verifying):
+            problems.append(f"{branch} lacks objects: {missing}")
+    return branch
+
+
+def _name_picture(scratch: Git, picture: WorktreeTrees, commit: str, request: SaveRequest) -> str:
+    """Name the commit of a picture, if an earlier save has not kept the same picture; return its name."""
+    branch = request.branch
     try:
         create_ref(scratch, f"refs/heads/{branch}", commit, _reason(request))
     except GitError:
         if (before := _tip(scratch, branch)) is None:
             raise
         if not picture.is_in(scratch, before):
-            branch = _name(scratch, request, commit, before)
-    if missing := what_is_missing(scratch, branch, head.commit):
-        problems.append(f"{branch} lacks objects: {missing}")
+            return _name(scratch, request, commit, before)
     return branch
 
 

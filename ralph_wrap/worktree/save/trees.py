@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ralph_wrap.git import commit_and_parents, commit_tree, read_commit, tree_of, write_tree
-from ralph_wrap.git.index import cached_tree
+from ralph_wrap.git import commit_and_parents, commit_tree, read_commit, tree_of
+from ralph_wrap.git.index import cached_tree, start_to_write_tree, write_tree, written_tree
 from ralph_wrap.git.status import stage_all
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.index import add_what_can_be, copy_index, not_in_index, resolve, unlock
@@ -142,12 +142,13 @@ def write_trees(
     for _ in range(_ATTEMPTS):
         failure = stage_all(scratch, exclude=status.nested)
         unlock(scratch)
-        is_whole = failure is None and stamps.still_hold(worktree.path)  # git has added each file as it is
-        left = [] if is_whole else not_in_index(scratch)
         if failure is not None:
-            add_what_can_be(scratch, left)
-            left = not_in_index(scratch)
-        tree = write_tree(scratch)
+            add_what_can_be(scratch, not_in_index(scratch))
+        with start_to_write_tree(scratch) as writing:
+            # If so, git has added each file as it is.
+            is_whole = failure is None and stamps.still_hold(worktree.path)
+            tree = written_tree(writing)
+        left = [] if is_whole else not_in_index(scratch)
         if not left:
             break
     else:

@@ -281,3 +281,27 @@ def test_a_git_that_hangs_for_good_is_given_up(
     with room.narrated.open("wb") as narrated, leak_monitor(room, narrated.fileno()) as looking:
         looking.begin()
     assert b"cannot look for changes outside the worktree: git takes too long" in room.narrated.read_bytes()
+
+
+def test_the_first_observation_is_taken_as_soon_as_git_is_done(room: Room) -> None:
+    """A change after that is reported, although the context has not ended."""
+    with room.narrated.open("wb") as narrated, leak_monitor(room, narrated.fileno()) as looking:
+        looking.begin()
+        for _ in range(100):  # each waits for git, at most 0.1 s
+            looking.take_first()
+        (room.repo.path / ".git" / "hooks").mkdir(exist_ok=True)
+        (room.repo.path / ".git" / "hooks" / "post-commit").write_text("x")
+    assert looking.look("during iteration 1")
+    assert "hooks/post-commit" in looking.found[0]
+
+
+def test_a_started_observation_is_compared_once(room: Room) -> None:
+    """Without a start there is nothing to compare."""
+    with room.narrated.open("wb") as narrated, leak_monitor(room, narrated.fileno()) as looking:
+        looking.begin()
+    (room.repo.path / "late.txt").write_text("x")
+    assert not looking.finish_look("during iteration 1")
+    looking.start_look()
+    assert looking.finish_look("during iteration 2")
+    assert not looking.finish_look("during iteration 3")
+    assert looking.found == ("during iteration 2: late.txt (new)",)
