@@ -164,8 +164,7 @@ def _start(fields: Any) -> SessionStart | None:
     if fields is None:
         return None
     start = SessionStart.of(fields)
-    if any(
-        "\0" in text for text in (*start.options, *start.options.values(), *start.command, start.directory)
-    ):
+    texts = (*start.options, *start.options.values(), *start.command, start.directory)
+    if any("\0" in text for text in texts):
         raise ValueError("a text that no command line can have")
     return start._replace(options=MappingProxyType(start.options))
