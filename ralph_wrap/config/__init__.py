@@ -13,7 +13,6 @@ from ralph_wrap.config.agent_options import AgentSettings
 from ralph_wrap.config.authority import PROMPT
 from ralph_wrap.config.file import CONFIG, KEYS
 from ralph_wrap.config.file_options import CheckpointSettings, LandingSettings, PoolSettings, SetupSettings
-from ralph_wrap.config.job import read_job
 from ralph_wrap.config.options import (
     JOB,
     RENAMED,
@@ -150,7 +149,7 @@ def _add_job(given: dict[str, Any], directory: Path) -> dict[str, str]:
     """
     if (path := given.pop("job", None)) is None:
         return {}
-    job = read_job(path if str(path) == "-" else directory / path)
+    job = deferred.job.read_job(path if str(path) == "-" else directory / path)
     if given.keys() & {"prompt", "prompt_file"}:
         job.pop("prompt")
     source = f"job {path}"

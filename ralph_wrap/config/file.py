@@ -6,7 +6,6 @@ import os
 import shlex
 from pathlib import Path
 
-from ralph_wrap.config import agent_tables
 from ralph_wrap.config.options import RENAMED, ROWS
 from ralph_wrap.config.parsers import AGENTS, COMMAND, did_you_mean
 from ralph_wrap.config.table import KEY, TYPED, Option
@@ -101,8 +100,8 @@ def _as_text(row: Option, value: Any) -> str:
 
 def _agents(tables: Any, path: Path, text: str) -> tuple[tuple[str, AgentTable], ...]:
     try:
-        return agent_tables.read(tables)
-    except agent_tables.WrongTableError as error:
+        return deferred.agent_tables.read(tables)
+    except deferred.agent_tables.WrongTableError as error:
         raise UsageError(f"{path}:{line_of(text, error.keys)}: {error}", error.hint) from None
 
 

@@ -18,7 +18,6 @@ from ralph_wrap.errors import (
     UsageError,
 )
 from ralph_wrap.git import Git, Repository, git_environment, locate_repository, pointer
-from ralph_wrap.git.shadow import shadow_repository
 from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import deferred, privileges
@@ -181,7 +180,7 @@ def objects_of(project: Project) -> Iterator[Git]:
         OSError: no private directory can be made.
 
     """
-    with shadow_repository(project.git, repository_of(project)) as objects:
+    with deferred.shadow.shadow_repository(project.git, repository_of(project)) as objects:
         yield objects
 
 

@@ -35,9 +35,12 @@ if TYPE_CHECKING:
     import psutil as psutil
     import structlog as structlog
 
+    from ralph_wrap.config import agent_tables as agent_tables
+    from ralph_wrap.config import job as job
     from ralph_wrap.config import toml_lines as toml_lines
     from ralph_wrap.config import trust as trust
     from ralph_wrap.git import remote as remote
+    from ralph_wrap.git import shadow as shadow
     from ralph_wrap.session import agent_in_commit as agent_in_commit
     from ralph_wrap.session import agent_loop as agent_loop
     from ralph_wrap.session import checkpoint as checkpoint
@@ -73,6 +76,7 @@ FOR_SOME_COMMANDS = {
     "structlog": "structlog",  # messages on a terminal
 }
 FOR_SOME_PROJECTS = {
+    "agent_tables": "ralph_wrap.config.agent_tables",  # agents in a configuration file
     "agent_in_commit": "ralph_wrap.session.agent_in_commit",  # a command with a relative path
     "backend": "ralph_wrap.session.sandbox.backend",  # a sandbox
     "clone_end": "ralph_wrap.session.clone_end",  # a session in a clone
@@ -83,6 +87,8 @@ FOR_SOME_PROJECTS = {
     "claiming": "ralph_wrap.session.remote.claiming",  # a session that is mirrored to a remote
     "give_back": "ralph_wrap.session.remote.give_back",  # a mirrored session that was killed at its start
     "hashlib": "hashlib",  # fingerprints of files; a project that cannot hold records
+    "job": "ralph_wrap.config.job",  # a job that another program has written
+    "shadow": "ralph_wrap.git.shadow",  # a difference, which no configuration of the repository changes
     "shutil": "shutil",  # a step that failed; files that are copied into a worktree
     "plain_root": "ralph_wrap.session.plain_root",  # a session without a worktree
     "push": "ralph_wrap.session.remote.push",  # a session that pushes its branch

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 
 
-MODULES = 170
+MODULES = 165
 """Modules of ours that a plain session loads at most, packages included."""
 
 PATTERNS = 14
