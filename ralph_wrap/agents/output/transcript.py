@@ -7,11 +7,14 @@ import re
 from ralph_wrap.agents.output.events import (
     AgentFailure,
     AgentMessage,
+    AgentSessionId,
     AgentWarning,
     Event,
+    FinalAnswer,
     SkippedLine,
     ToolCall,
     UnparsedLine,
+    Usage,
     UsageLimitReached,
 )
 from ralph_wrap.system import deferred
@@ -19,6 +22,7 @@ from ralph_wrap.system.log import one_line
 
 _WIDEST = 200  # maximum number of characters of a tool's argument, or of an error
 _LONGEST = 1 << 16  # a line without newline is printed when it has this many characters
+_HIDDEN = (Usage, FinalAnswer, AgentSessionId)
 _ERRORS = (AgentWarning, UsageLimitReached, AgentFailure)
 _CONTROL = deferred.pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
@@ -37,6 +41,8 @@ class TranscriptFormatter:
         if isinstance(event, ToolCall):  # the most frequent event; its text has no control characters
             line = f"> {one_line(event.tool[:_WIDEST])}{_argument(event.argument)}\n"
             return self.finish() + line.encode("utf-8", "backslashreplace")
+        if isinstance(event, _HIDDEN):
+            return b""
         if isinstance(event, UnparsedLine):
             return self.finish() + event.line + b"\n"
         if isinstance(event, AgentMessage) and event.goes_on:
