@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ralph_wrap.errors import ProblemsError, RefusedError, UntrustedError, UsageError
-from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, remark
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, print_lines
 from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.system.log import Commands, one_line
 
@@ -92,10 +92,7 @@ def _show(result: Audit, rows: Sequence[AuditRow], *, json: bool) -> None:
             ),
         )
     if not json:
-        for line in _lines(rows):
-            typer.echo(line)
-        if not rows:
-            remark("nothing found")
+        print_lines([*_lines(rows)], "nothing found")
     conclude("audit", data, error, json=json)
 
 
@@ -108,6 +105,11 @@ def _lines(rows: Sequence[AuditRow]) -> Iterator[str]:
         yield one_line(f"  remove  {row.remove}")
 
 
+def _undone(entry: UndoneFinding) -> str:
+    kept = f"  the other version is at {entry.aside}" if entry.aside else ""
+    return one_line(f"{entry.title}  {entry.action}{kept}")
+
+
 def _show_undone(undone: Sequence[UndoneFinding], *, json: bool) -> None:
     data = [entry._asdict() for entry in undone]
     left = [entry for entry in undone if entry.action == "left"]
@@ -116,9 +118,5 @@ def _show_undone(undone: Sequence[UndoneFinding], *, json: bool) -> None:
         reasons = "; ".join(f"{entry.title}: {entry.reason}" for entry in left)
         error = RefusedError(f"not undone: {reasons}", "to see what is still there: ralph-wrap audit")
     if not json:
-        for entry in undone:
-            kept = f"  the other version is at {entry.aside}" if entry.aside else ""
-            typer.echo(one_line(f"{entry.title}  {entry.action}{kept}"))
-        if not undone:
-            remark("nothing to undo")
+        print_lines([*map(_undone, undone)], "nothing to undo")
     conclude("audit", data, error, json=json)

@@ -16,7 +16,7 @@ from ralph_wrap.system.text import location
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -191,6 +191,22 @@ def conclude(tool: str, data: Any, problem: RalphError | None, *, json: bool) ->
         raise problem
     refuse(tool, problem, data=data)
     raise SystemExit(problem.exit_code)
+
+
+def print_lines(lines: Sequence[str], empty: str) -> None:
+    """Print an answer for people.
+
+    Arguments:
+        lines: of the answer.
+        empty: what explains an answer without a line.
+
+    """
+    import typer  # noqa: PLC0415 -- a session does not need it
+
+    for line in lines:
+        typer.echo(line)
+    if not lines:
+        remark(empty)
 
 
 def remark(message: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, print_lines
 from ralph_wrap.interfaces.cli.options import Directory, Json
 
 TYPE_CHECKING = False
@@ -42,10 +42,10 @@ def fetch(
         if json:
             answer("fetch", [entry._asdict() for entry in found])
             return
-        for entry in found:
-            typer.echo("  ".join(word for word in _words(entry) if word))
-        if not found:
-            remark(f"{name} has no sessions; a session goes there with: ralph-wrap run --remote {name}")
+        print_lines(
+            ["  ".join(filter(None, _words(entry))) for entry in found],
+            f"{name} has no sessions; a session goes there with: ralph-wrap run --remote {name}",
+        )
 
 
 def fetch_first(

@@ -12,7 +12,7 @@ import typer
 
 from ralph_wrap.config.options import FLEET_MAX_COST
 from ralph_wrap.errors import NotFoundError, UsageError
-from ralph_wrap.interfaces.cli.boundary import answer, boundary, remark
+from ralph_wrap.interfaces.cli.boundary import answer, boundary, print_lines, remark
 from ralph_wrap.interfaces.cli.fleet_run import REMOTE, cluster_of, run_on_hosts
 from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.interfaces.cli.table import aligned, of_terminal, shown
@@ -77,10 +77,10 @@ def ps(
             if json:
                 answer("fleet ps", [row._asdict() for row in runs])
                 return
-            for row in runs:
-                typer.echo(f"{row.run}  {row.claimed} claimed")
-            if not runs:
-                remark(f"{REMOTE} has no runs; to start one: ralph-wrap fleet run --count 3 -a claude")
+            lines = [f"{row.run}  {row.claimed} claimed" for row in runs]
+            print_lines(
+                lines, f"{REMOTE} has no runs; to start one: ralph-wrap fleet run --count 3 -a claude"
+            )
             return
         status = _status(fleet, _checked(run))
         rows = list_indexes(fleet.remote, run, status)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, remark
+from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, print_lines
 from ralph_wrap.interfaces.cli.options import Directory, Json
 
 
@@ -33,7 +33,5 @@ def pool(
         if json:
             answer("pool", [entry._asdict() for entry in entries])
             return
-        for entry in entries:
-            typer.echo(f"{entry.path}  {'ready' if entry.ready else 'not ready'}")
-        if not entries:
-            remark("no warm worktrees")
+        lines = [f"{entry.path}  {'ready' if entry.ready else 'not ready'}" for entry in entries]
+        print_lines(lines, "no warm worktrees")
