@@ -2,6 +2,9 @@
 
 Every call scrubs the environment, runs without hooks, fsmonitor, pager and prompts, and reads only machine
 formats. Git prints paths as bytes; they become ``str`` with ``surrogateescape``.
+
+A start waits for what this module imports. Other parts are imported by their own names, for example
+:mod:`ralph_wrap.git.status`.
 """
 
 from ralph_wrap.git.command import (
