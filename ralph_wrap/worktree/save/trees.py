@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph_wrap.git import commit_and_parents, commit_tree, read_commit, tree_of
+from ralph_wrap.git import commit_and_parents, commit_tree, read_commit, run_git, tree_of
 from ralph_wrap.git.index import cached_tree, start_to_write_tree, write_tree, written_tree
 from ralph_wrap.git.status import stage_all
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -130,11 +130,15 @@ def write_trees(
 
     Raises:
         GitError: a tree cannot be written.
-        OSError: the index cannot be copied.
+        OSError: the index cannot be read or copied.
 
     """
     status, stamps = found
-    copy_index(worktree, scratch)
+    try:
+        copy_index(worktree, scratch)
+    except FileNotFoundError:  # after a checkout, a power failure can take it, and an agent at any time
+        problems.append("the index is missing, what was staged in it is not saved")
+        run_git(scratch, "read-tree", head.commit or "--empty")
     if status.unmerged:
         resolve(scratch)
     known = cached_tree(scratch.index_file) if scratch.index_file is not None else None

@@ -236,13 +236,21 @@ def test_a_failing_filter_keeps_the_worktree_and_saves_the_rest(tree: Tree) -> N
     assert tree.repo.show(f"{WIP}:plain") == b"p\n"
 
 
-def test_a_broken_index_keeps_the_worktree_and_saves_the_files(tree: Tree) -> None:
-    """Staged work cannot be known, so the worktree stays; the files on disk are saved all the same."""
+@pytest.mark.parametrize("index", [b"garbage", None])
+def test_a_broken_index_keeps_the_worktree_and_saves_the_files(tree: Tree, index: bytes | None) -> None:
+    """Staged work cannot be known, so the worktree stays; the files on disk are saved all the same.
+
+    A power failure can leave no index: git does not wait for the disk when it has written one.
+    """
     tree.inside.write("new", "n\n")
-    (tree.linked.registration / "index").write_bytes(b"garbage")
+    if index is None:
+        (tree.linked.registration / "index").unlink()
+    else:
+        (tree.linked.registration / "index").write_bytes(index)
     outcome = tree.finish()
     assert outcome.kept is not None
-    assert "index cannot be read" in outcome.kept
+    assert f"index {'cannot be read' if index else 'is missing'}, what was staged" in outcome.kept
+    assert tree.repo.git("diff", "--name-status", "main", WIP) == "A\tnew"
     assert tree.repo.show(f"{WIP}:new") == b"n\n"
 
 
