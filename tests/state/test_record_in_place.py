@@ -102,12 +102,14 @@ def test_a_file_is_overwritten_in_its_place(room: Path) -> None:
     assert [*room.iterdir()] == [room / "file"]
 
 
-@pytest.mark.parametrize("kind", ["another", "longer", "shorter", "symlink", "fifo", "directory", "missing"])
+@pytest.mark.parametrize(
+    "kind", ["linked", "another", "longer", "shorter", "symlink", "fifo", "directory", "missing"]
+)
 def test_only_the_expected_file_is_overwritten(room: Path, tmp_path: Path, kind: str) -> None:
     """A process may have put something else there, perhaps another name of a file that is not ours."""
     outside = tmp_path / "outside"
     outside.write_bytes({"another": b"two", "longer": b"old!", "shorter": b"ol"}.get(kind, b"old"))
-    if kind in {"another", "longer", "shorter"}:
+    if kind in {"linked", "another", "longer", "shorter"}:
         (room / "file").hardlink_to(outside)
     elif kind == "symlink":
         (room / "file").symlink_to(outside)

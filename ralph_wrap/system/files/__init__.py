@@ -146,7 +146,7 @@ def overwrite(path: Path, before: bytes, after: bytes) -> bool:
         after: the new content, of the same length.
 
     Returns:
-        Whether the file had the expected content, and was overwritten.
+        Whether the file had one name and the expected content, and was overwritten.
 
     Raises:
         OSError: it could not be written; it has the old content, the new one, or a mixture.
@@ -158,7 +158,10 @@ def overwrite(path: Path, before: bytes, after: bytes) -> bool:
     except OSError:
         return False
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if (
+            not stat.S_ISREG(status.st_mode) or status.st_nlink > 1
+        ):  # a backup of hard links keeps the old file
             return False
         if os.pread(descriptor, len(before) + 1, 0) != before:
             return False
