@@ -68,6 +68,7 @@ from ralph_wrap.git.worktrees import (
     is_registered,
     list_worktrees,
     parse_porcelain,
+    start_to_create_branch,
     worktree_holding,
 )
 
@@ -121,6 +122,7 @@ __all__ = [
     "run_git_again",
     "set_refs",
     "start_git",
+    "start_to_create_branch",
     "start_to_verify",
     "store_blob",
     "symbolic_ref_target",

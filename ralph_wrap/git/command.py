@@ -87,9 +87,6 @@ DURABLE = (
     *("-c", "core.fsyncMethod=batch"),
     *("-c", "core.fsyncObjectFiles=true"),
 )
-# The content of a ref is on the disk before its name is: after a power failure no ref is an empty file.
-WRITTEN_OUT = ("-c", "core.fsync=reference", "-c", "core.fsyncMethod=writeout-only")
-
 
 _PAUSES = (0.02, 0.1)  # seconds between attempts
 

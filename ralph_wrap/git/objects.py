@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ralph_wrap.git.command import (
     DURABLE,
-    WRITTEN_OUT,
     Git,
     decode,
     decode_lines,
@@ -160,18 +159,14 @@ def branches_containing(git: Git, commit: str) -> list[str]:
     return decode_lines(run_git(git, "for-each-ref", "--contains", commit, *arguments).stdout)
 
 
-def create_ref(git: Git, ref: str, oid: str, reason: str, *, sync: bool = True) -> None:
+def create_ref(git: Git, ref: str, oid: str, reason: str) -> None:
     """Create a ref that must not exist; the target of a symbolic ref is not touched.
-
-    Arguments:
-        sync: git waits for the disk. Otherwise the caller must sync the ref (see ``WRITTEN_OUT``).
 
     Raises:
         GitError: the ref exists, or the name of another ref conflicts with it.
 
     """
-    config = DURABLE if sync else WRITTEN_OUT
-    run_git(git, "update-ref", "--no-deref", "-m", reason, ref, oid, "0" * len(oid), config=config)
+    run_git(git, "update-ref", "--no-deref", "-m", reason, ref, oid, "0" * len(oid), config=DURABLE)
 
 
 def create_refs(git: Git, refs: Mapping[str, str], reason: str) -> None:

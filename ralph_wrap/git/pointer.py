@@ -1,4 +1,4 @@
-"""How a worktree and its registration name each other, and what HEAD names (gitrepository-layout(5)).
+"""What the files of a repository name: worktrees, HEAD and refs (gitrepository-layout(5)).
 
 The ``.git`` file of a worktree, and of a submodule, holds ``gitdir: `` and the path of its git directory. A
 relative path starts at the directory of the file. The file ``gitdir`` of a registration holds the path to
@@ -14,6 +14,10 @@ from pathlib import Path
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 BACK = "gitdir"
 """The file of a registration that names the worktree."""
 
@@ -21,6 +25,8 @@ LONGEST = 4096
 """Bytes of either file, PATH_MAX."""
 
 _BEGIN = "gitdir: "
+_LARGEST_PACKED = 1 << 17  # bytes of packed-refs, for 2,000 refs: with more of them, git is faster
+_PACKED_REFS = rb"(#.*\n)?([0-9a-f]{40,64} refs/.+\n|\^[0-9a-f]{40,64}\n)*"  # what git itself writes
 _HEAD = rb"ref: (refs/heads(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+)\n"
 
 
@@ -90,6 +96,62 @@ def branch_at_head(git_dir: Path, common_dir: Path) -> tuple[str, str] | None:
         return None
     is_whole = commit.endswith(b"\n") and is_oid(commit[:-1].decode("ascii", "replace"))
     return (name, commit[:-1].decode()) if is_whole else None
+
+
+# Refs
+
+
+def names_below(common_dir: Path, *tops: str) -> bytes | None:
+    """Return the names of all refs below some directories, one a line.
+
+    Arguments:
+        common_dir: the directory that all worktrees of the repository share.
+        tops: directories, for example ``refs/heads/ralph``.
+
+    Returns:
+        The names, also of damaged refs; ``None`` if only git knows them. That is so with a reftable, with
+        damaged files, and with anything else than directories and regular files.
+
+    """
+    if (common_dir / "reftable").exists():
+        return None
+    try:
+        # In this order: git writes a ref to packed-refs before it deletes the ref's own file.
+        loose = [name for top in tops for name in _loose(os.fspath(common_dir), top)]
+        packed = _packed(common_dir / "packed-refs", tops)
+    except OSError:
+        return None
+    return b"".join(b"%s\n" % name for name in (*loose, *packed))
+
+
+def _loose(common_dir: str, top: str) -> Iterator[bytes]:
+    waiting = [top]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            entries = os.scandir(f"{common_dir}/{directory}")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        with entries:
+            for entry in entries:
+                name = f"{directory}/{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(name)
+                elif entry.is_file(follow_symlinks=False):
+                    yield os.fsencode(name)
+                else:
+                    raise OSError(f"{name} is neither a directory nor a file")
+
+
+def _packed(path: Path, tops: tuple[str, ...]) -> list[bytes]:
+    try:
+        content = files.read(path, _LARGEST_PACKED)
+    except FileNotFoundError:
+        return []
+    if len(content) == _LARGEST_PACKED or not re.fullmatch(_PACKED_REFS, content):
+        raise OSError(f"{path} is too large or damaged")
+    below = "|".join(map(re.escape, tops))
+    return re.findall(rf"(?m)^[0-9a-f]+ ((?:{below})/.+)$".encode(), content)
 
 
 # The files of a registration

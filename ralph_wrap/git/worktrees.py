@@ -1,4 +1,4 @@
-"""The worktrees of a repository, parsed from ``git worktree list --porcelain``.
+"""The worktrees of a repository and their branches, parsed from ``git worktree list --porcelain``.
 
 With ``-z`` git ends each line with NUL, and paths come back byte for byte. ``-z`` needs git 2.36. Older git
 ends lines with a newline. It cuts a path that contains a newline, and the rest of the path may look like
@@ -12,12 +12,18 @@ import re
 from pathlib import Path
 
 from ralph_wrap.errors import BlockingFileError, GitError
-from ralph_wrap.git.command import STUCK, Git, decode, run_git, run_git_again
+from ralph_wrap.git.command import STUCK, Git, decode, run_git, run_git_again, start_git
 from ralph_wrap.system.named_tuple import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ralph_wrap.system.process import RunningCommand
 
 _COMMAND = ("worktree", "list", "--porcelain")
 _NO_SUCH_OPTION = 129
 _BRANCHES = "refs/heads/"
+# The content of a ref is on the disk before its name is: after a power failure no ref is an empty file.
+_WRITTEN_OUT = ("-c", "core.fsync=reference", "-c", "core.fsyncMethod=writeout-only")
 _ESCAPE = rb"(?s)\\([0-7]{3}|.)"  # compiled on first use: it is seldom needed, and would slow every start
 _ESCAPED = dict(zip(b"abtnvfr", b"\a\b\t\n\v\f\r", strict=True))
 
@@ -100,6 +106,19 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
     if match[1].isdigit():
         return bytes((int(match[1], 8) & 0xFF,))
     return bytes((_ESCAPED.get(match[1][0], match[1][0]),))
+
+
+def start_to_create_branch(git: Git, branch: str, commit: str, reason: str) -> RunningCommand:
+    """Start to create the branch of a new worktree, which must not exist; the caller syncs it.
+
+    Arguments:
+        branch: its name, without ``refs/heads/``.
+        commit: object id.
+        reason: message for its reflog.
+
+    """
+    new = (f"{_BRANCHES}{branch}", commit, "0" * len(commit))
+    return start_git(git, "update-ref", "--no-deref", "-m", reason, *new, config=_WRITTEN_OUT)
 
 
 def worktree_holding(git: Git, ref: str) -> Path | None:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.layout import WorktreeLayout
-    from ralph_wrap.worktree.leaks.refs import ObservedRefs
 
 
 class SessionContext(NamedTuple):
@@ -39,7 +38,6 @@ class SessionContext(NamedTuple):
         hidden: git already ignores the directory of the worktrees.
         sandbox: what makes the agent's sandbox; ``None`` without a sandbox.
         home: the registry with its record.
-        refs: of the repository, as they were when the session took its id.
 
     """
 
@@ -54,7 +52,6 @@ class SessionContext(NamedTuple):
     hidden: bool = False
     sandbox: SandboxBackend | None = None
     home: Registry | None = None
-    refs: ObservedRefs | None = None
 
     @property
     def replica(self) -> Path | None:

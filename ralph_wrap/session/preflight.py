@@ -17,6 +17,7 @@ from ralph_wrap.git import (
     knows_committer,
     list_refs,
     object_kinds,
+    pointer,
     resolve_commit,
     run_git,
 )
@@ -29,7 +30,6 @@ from ralph_wrap.system.process import OWN_COMMAND
 from ralph_wrap.system.text import plain
 from ralph_wrap.worktree.ignore import is_hidden
 from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, check_layout, directories
-from ralph_wrap.worktree.leaks.refs import ObservedRefs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ class Preflight(NamedTuple):
         layout: the files of the repository that the worktree contains.
         hidden: git already ignores the directory of the worktrees.
         sandbox: what makes the agent's sandbox; ``None`` without a sandbox.
-        refs: of the repository; ``None`` if the session does not observe this checkout.
 
     """
 
@@ -67,7 +66,6 @@ class Preflight(NamedTuple):
     layout: WorktreeLayout = EVERYTHING
     hidden: bool = False
     sandbox: SandboxBackend | None = None
-    refs: ObservedRefs | None = None
 
     def for_session(self, project: Project, session: str) -> Project:
         """Return the project with a committer, and with its git marked as the session's own.
@@ -81,23 +79,6 @@ class Preflight(NamedTuple):
         return project._replace(
             environ={**project.environ, **self.identity}, git=project.git._replace(env=env)
         )
-
-    def taken_in(self, project: Project, remote: str | None) -> Callable[..., set[str]]:
-        """Return what finds the agent ids that branches of the repository, or of a remote, have.
-
-        Arguments:
-            remote: name of the remote; ``None`` for none.
-
-        """
-
-        def taken_here(name: str) -> set[str]:
-            refs = self.refs
-            return taken_ids(project, name) if refs is None else agent_ids_in(refs.names_of_sessions())
-
-        if remote is None:
-            return lambda name="": taken_here(name)
-        taken_at = deferred.claiming.taken_at
-        return lambda name="": taken_here(name) | taken_at(project.git, remote, name)
 
 
 def look_first(settings: Settings, project: Project) -> Preflight:
@@ -155,9 +136,7 @@ def _look(settings: Settings, project: Project) -> Preflight:
     layout = EVERYTHING
     if settings.isolation is not Isolation.OFF and base is not None:
         layout = _planned_layout(settings, project, project.repository, base)
-    own = project.repository.checkout(project.git)
-    refs = ObservedRefs(own) if project.root == project.checkout else None
-    return Preflight(base, committer(project), layout, hidden, refs=refs)
+    return Preflight(base, committer(project), layout, hidden)
 
 
 def _check_clone(settings: Settings, repository: Repository) -> None:
@@ -356,15 +335,31 @@ def committer(project: Project) -> Mapping[str, str]:
     return {} if known else privileges.FALLBACK_IDENTITY
 
 
+def taken_in(project: Project, remote: str | None) -> Callable[..., set[str]]:
+    """Return what finds the agent ids that branches of the repository, or of a remote, have.
+
+    Arguments:
+        remote: name of the remote; ``None`` for none.
+
+    """
+    if remote is None:
+        return lambda name="": taken_ids(project, name)
+    taken_at = deferred.claiming.taken_at
+    return lambda name="": taken_ids(project, name) | taken_at(project.git, remote, name)
+
+
 def taken_ids(project: Project, agent_id: str = "") -> set[str]:
     """Return the agent ids in the names of branches and of other refs that a session has left.
 
     Arguments:
-        agent_id: search for this id only.
+        agent_id: search for this id only, if git searches.
 
     """
     if project.repository is None:
         return set()
+    names = pointer.names_below(project.repository.common_dir, "refs/heads/ralph", "refs/ralph")
+    if names is not None:
+        return agent_ids_in(names)
     patterns: tuple[str, ...] = ("refs/heads/ralph/", "refs/ralph/")
     if agent_id:
         patterns = (

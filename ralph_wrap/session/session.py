@@ -31,7 +31,7 @@ from ralph_wrap.errors import RalphError
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.ending import SessionEnd, SessionState, has_left_worktree, run_step, try_update
 from ralph_wrap.session.open_workspace import open_workspace
-from ralph_wrap.session.preflight import look_first, planned
+from ralph_wrap.session.preflight import look_first, planned, taken_in
 from ralph_wrap.session.workspace import Workspace, recorded
 from ralph_wrap.state.claim import claim_again, claim_id
 from ralph_wrap.state.project import find_project, register_session
@@ -195,7 +195,6 @@ class Session:
             hidden=preflight.hidden,
             sandbox=preflight.sandbox,
             home=claim.registry,
-            refs=preflight.refs,
         )
         mirror = self._claim_on_remote(context, claim)
         workspace = self._state.workspace = open_workspace(context, obstacle)
@@ -273,7 +272,7 @@ def _register(
         now, owner = datetime.now(UTC), liveness.myself()
         if wanted := settings.resumes.rpartition("-")[2] or settings.agent_id:
             return claim_again(registry, wanted, owner, now, complete)
-        return claim_id(registry, owner, preflight.taken_in(project, settings.remote), now, complete)
+        return claim_id(registry, owner, taken_in(project, settings.remote), now, complete)
 
     return register_session(project, claim)
 

@@ -93,7 +93,6 @@ def monitor_leaks(context: SessionContext) -> LeakMonitor:
         branch=context.branch,
         log=context.log,
         cancel=context.cancel,
-        refs=context.refs,
     )
 
 

@@ -165,10 +165,12 @@ def belongs_to(registration: Path, record: SessionRecord) -> bool:
     mark = read_mark(registration)
     if mark is not None:
         return mark == SessionMark(record.session, str(record.branch))
-    on_branch = _head_of(registration) == f"ref: refs/heads/{record.branch}"
+    head = _head_of(registration)
+    on_branch = head == f"ref: refs/heads/{record.branch}"
     if record.marked:  # it was killed after git had added the worktree, and before it wrote the mark
         lock = session_lock(record.session)
-        return record.state == "starting" and on_branch and _is_new(registration, lock)
+        named = on_branch or head == record.base
+        return record.state == "starting" and named and _is_new(registration, lock)
     return on_branch or is_locked_for(registration, session_lock(record.session))
 
 
@@ -177,13 +179,14 @@ def was_unlocked(registration: Path, record: SessionRecord) -> bool:
     return not record.marked and read_mark(registration) is None and lock_of(registration) is None
 
 
-def is_unfinished(registration: Path, lock: str, branch: str | None) -> bool:
+def is_unfinished(registration: Path, lock: str, branch: str | None, base: str | None = None) -> bool:
     """Return whether a registration is what ``git worktree add`` leaves behind if it is killed for us.
 
     Arguments:
         registration: has the name that we gave it.
         lock: how the reason of our lock begins.
         branch: that was to be checked out; ``None`` for a detached HEAD.
+        base: the commit of the branch, at which HEAD may still be detached.
 
     """
     if registration.is_symlink() or not registration.is_dir() or (registration / "index").exists():
@@ -191,7 +194,7 @@ def is_unfinished(registration: Path, lock: str, branch: str | None) -> bool:
     if not any(registration.iterdir()):  # git makes the directory first, and then the lock
         return True
     head = _head_of(registration)
-    named = branch is None or f"ref: refs/heads/{branch}".startswith(head) or _is_none(head)
+    named = branch is None or f"ref: refs/heads/{branch}".startswith(head) or _is_none(head) or head == base
     return named and _is_new(registration, lock)
 
 

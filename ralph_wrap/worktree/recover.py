@@ -85,7 +85,7 @@ def adopt(repository: Repository, record: SessionRecord, *, path: Path, trash: P
             deferred.shutil.rmtree(registration, ignore_errors=True)
         if not _is_sessions(registration, path, leaving, record):
             if record.state == "starting":
-                take_apart(registration, path, session_lock(record.session), record.branch)
+                take_apart(registration, path, session_lock(record.session), record.branch, record.base)
             _require_gone(registration)
             if leaving:
                 discard_worktree(leaving, aside, registration, path)
@@ -94,7 +94,7 @@ def adopt(repository: Repository, record: SessionRecord, *, path: Path, trash: P
             leaving.rename(path)
         if record.state == "starting" and _is_hollow(registration, path) and _names(registration, path):
             _remove_registration(registration)
-            take_apart(registration, path, session_lock(record.session), record.branch)
+            take_apart(registration, path, session_lock(record.session), record.branch, record.base)
             return None
     return LinkedWorktree(
         path=path,
@@ -299,7 +299,9 @@ def _remove_registration(registration: Path) -> None:
     registration.rmdir()
 
 
-def take_apart(registration: Path, path: Path, lock: str, branch: str | None) -> None:
+def take_apart(
+    registration: Path, path: Path, lock: str, branch: str | None, base: str | None = None
+) -> None:
     """Remove what a killed ``git worktree add`` left, before it held any work.
 
     The caller holds the repository's lock, so no other process works on it.
@@ -309,13 +311,14 @@ def take_apart(registration: Path, path: Path, lock: str, branch: str | None) ->
         path: the worktree's directory. If it holds other files, it stays.
         lock: the beginning of the reason of our lock.
         branch: the branch that git would have checked out; ``None`` for a detached HEAD.
+        base: the commit of the branch, at which HEAD may still be detached.
 
     Raises:
         OSError: a file cannot be removed.
 
     """
     if os.path.lexists(registration):
-        if not ownership.is_unfinished(registration, lock, branch):
+        if not ownership.is_unfinished(registration, lock, branch, base):
             return
         _remove_registration(registration)
     if ownership.is_begun(path, pointers_to(registration, path)):

@@ -14,9 +14,11 @@ from ralph_wrap.errors import DamagedRepositoryError
 from ralph_wrap.git import Git, WorktreeInfo
 from ralph_wrap.session.preflight import look_first
 from ralph_wrap.state.project import find_project
+from ralph_wrap.worktree.ownership import SessionMark
 from tests.container import debian_git
 from tests.container.base_image import BaseImageError
 from tests.support.repo import Repo
+from tests.support.trees import ID, SESSION, make_tree
 
 pytestmark = pytest.mark.slow
 
@@ -89,6 +91,26 @@ def test_worktrees_are_listed(
     ]
 
 
+@pytest.mark.parametrize(
+    ("container", "has_reftables"),
+    [*((suite, False) for suite in SUITES), ("trixie", True), ("sid", True)],
+    indirect=["container"],
+)
+def test_the_worktree_of_a_session_is_on_its_branch(
+    container: str, repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_reftables: bool
+) -> None:
+    """HEAD is detached until another git has created the branch; its reflog begins with the work."""
+    if has_reftables:
+        _use_reftables(container, repo)
+    monkeypatch.setenv("PATH", debian_git.shim(tmp_path / "shim", container))
+    tree = make_tree(repo, mark=SessionMark(SESSION, f"ralph/{ID}"))
+    inside = Git(tree.path, git.git_environment(os.environ))
+    assert git.read_head(inside).branch == f"refs/heads/ralph/{ID}"
+    assert git.list_worktrees(inside)[-1].branch == f"ralph/{ID}"
+    assert git.run_git(inside, "reflog", "exists", "HEAD", accept=(0, 1)).status == 1
+    assert git.run_git(inside, "status", "--porcelain").stdout == b""
+
+
 @pytest.mark.parametrize("container", ["trixie", "sid"], indirect=True)
 def test_a_repository_with_reftables_has_sessions(
     container: str, repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -100,9 +122,7 @@ def test_a_repository_with_reftables_has_sessions(
         return look_first(Settings(project=repo.path, command=("true",)), project).base
 
     head = repo.head
-    shutil.rmtree(repo.path / ".git/logs")  # git 2.47 cannot take them along
-    status, _, stderr = debian_git.run(container, repo.path, "refs", "migrate", "--ref-format=reftable")
-    assert status == 0, stderr
+    _use_reftables(container, repo)
     assert (repo.path / ".git/refs/heads").is_file()
     monkeypatch.setenv("PATH", debian_git.shim(tmp_path / "shim", container))
     assert look() == head
@@ -110,6 +130,12 @@ def test_a_repository_with_reftables_has_sessions(
     (repo.path / ".git/logs").write_bytes(b"")
     with pytest.raises(DamagedRepositoryError):
         look()
+
+
+def _use_reftables(container: str, repo: Repo) -> None:
+    shutil.rmtree(repo.path / ".git/logs")  # git 2.47 cannot take them along
+    status, _, stderr = debian_git.run(container, repo.path, "refs", "migrate", "--ref-format=reftable")
+    assert status == 0, stderr
 
 
 def _rename(registration: Path, path: Path, new: Path) -> None:

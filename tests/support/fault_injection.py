@@ -113,7 +113,9 @@ class Points:
                 self.reach(f"open {path}", can_fail=True)
         elif event == "subprocess.Popen":
             words = [os.fsdecode(word) for word in arguments[1]]
-            self.reach(f"start {' '.join(words[-6:])}", can_fail=False)
+            if words[0] == "git":  # its command follows "--no-pager" and pairs of "-c" and a value
+                words = words[next(at for at in range(2, len(words), 2) if words[at] != "-c") :]
+            self.reach(f"start {' '.join(words)}", can_fail=False)
         elif event in _CHANGES:
             self.reach(f"{event} {arguments[0]}", can_fail=event != "fcntl.flock")
 

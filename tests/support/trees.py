@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.ownership import SessionMark
     from ralph_wrap.worktree.remove import WorktreeOutcome
 
 ID = "00aa"
@@ -75,7 +76,11 @@ def located(repo: Repo) -> tuple[Git, Repository]:
 
 
 def make_tree(
-    repo: Repo, *, continued: bool = False, registered: Callable[[LinkedWorktree], object] = lambda _: None
+    repo: Repo,
+    *,
+    continued: bool = False,
+    registered: Callable[[LinkedWorktree], object] = lambda _: None,
+    mark: SessionMark | None = None,
 ) -> Tree:
     """Make a worktree on a branch of its own, or on one that may be there."""
     where, repository = located(repo)
@@ -88,7 +93,7 @@ def make_tree(
         branch=f"ralph/{ID}",
         base=repository.head,
         continued=continued,
-        owner=WorktreeOwner("a test"),
+        owner=WorktreeOwner("a test", mark),
         cancel=NEVER,
         progress=lambda _: None,
         meanwhile=lambda: None,

@@ -227,6 +227,12 @@ BEGUN: dict[str, dict[str, str]] = {
         "gitdir": "{path}/.git",
         "commondir": "../..",
     },
+    "HEAD is still detached": {
+        "locked": "added with --lock",
+        "HEAD": "{base}\n",
+        "gitdir": "{path}/.git",
+        "commondir": "../..",
+    },
     "half a branch": {"locked": "added with --lock", "HEAD": "ref: refs/heads/ra", "commondir": "../.."},
     "everything empty": {"locked": "", "HEAD": "", "gitdir": "", "commondir": "", "ralph-wrap-session": ""},
     "an empty mark": {
@@ -248,7 +254,12 @@ def test_a_worktree_that_was_never_finished_is_taken_apart(
     """Nothing of it is left, and the session is finished."""
     left = orphan(repo)
     repo.git("worktree", "remove", "-f", "-f", left.worktree)
-    names = {"path": left.worktree, "branch": left.branch, "registration": left.registration}
+    names = {
+        "path": left.worktree,
+        "branch": left.branch,
+        "base": repo.head,
+        "registration": left.registration,
+    }
     left.registration.mkdir(parents=True)
     for name, content in BEGUN[state].items():
         (left.registration / name).write_text(content.format(**names))

@@ -2,19 +2,23 @@
 
 The steps, each undone if a later one fails:
 
-1. Under the repository's lock: create the branch, and register the worktree without a checkout. If several
-   ``git worktree add`` run at once, one in ten fails: they read each other's half-written registration. So
-   they run one after the other; without the checkout each takes milliseconds.
+1. Under the repository's lock: register the worktree without a checkout. If several ``git worktree add`` run
+   at once, one in ten fails: they read each other's half-written registration. So they run one after the
+   other; without the checkout each takes milliseconds.
 2. Still under the lock: write the reason of the registration's lock, and make the path in the worktree's
    ``.git`` file relative. Then it works where the project is mounted under another path. The path in
    ``gitdir`` stays absolute: git resolves a relative one against the current directory.
 3. Outside the lock: check the files out, on several cores.
 
+Another git creates the branch of a session meanwhile. It starts before the wait for the lock. HEAD of the new
+worktree is detached until it has ended. A branch with a name that the user chose is created or found under
+the lock, before step 1.
+
 If there is a warm worktree (see ``warm``), it replaces the new registration in step 1. Then step 3 checks out
 only the differences from the base.
 
-``update-ref`` creates the branch before the worktree, never ``worktree add -b``. So this module knows whether
-to undo the branch, and git writes no tracking configuration.
+``update-ref`` creates the branch, never ``worktree add -b``. So this module knows whether to undo the branch,
+and git writes no tracking configuration.
 
 This module never touches a branch, registration or directory that it did not make in the same call.
 """
@@ -27,7 +31,6 @@ import time
 from pathlib import Path
 
 from ralph_wrap.errors import (
-    BranchBusyError,
     GitError,
     IsolationError,
     LockedError,
@@ -36,8 +39,6 @@ from ralph_wrap.errors import (
     explained,
 )
 from ralph_wrap.git import (
-    create_ref,
-    delete_ref,
     file_system_config,
     finish_git,
     is_registered,
@@ -45,7 +46,6 @@ from ralph_wrap.git import (
     pointer,
     run_git,
     start_git,
-    worktree_holding,
 )
 from ralph_wrap.git.command import FIRST_SEARCH, require_unblocked
 from ralph_wrap.system import deferred, files
@@ -53,7 +53,7 @@ from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, WorktreeLayout, is_sp
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import MARK
-from ralph_wrap.worktree.register import add
+from ralph_wrap.worktree.register import WorktreeBranch, add, switch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.worktree.ownership import WorktreeOwner
+    from ralph_wrap.worktree.register import LockedBranch
     from ralph_wrap.worktree.warm import WarmWorktree
 
 # More workers than cores: they wait for the disk most of the time. Below the threshold the start of the
@@ -122,16 +123,17 @@ def create(
 
     """
     with _all_or_nothing(git, repository, path, branch) as undo:
-        with repository_lock(repository.common_dir):
-            tip = _claim_branch(git, repository, branch, base, continued, owner.lock, undo)
+        head = WorktreeBranch(git, repository, branch, base, f"ralph-wrap: {owner.lock}")
+        own = owner.mark is not None and not continued
+        with head.create_own(undo) if own else head.create_named(undo, continued=continued) as locked:
             warm = warm if warm and warm.is_untouched() else None
             worktree = LinkedWorktree(
                 path=path,
-                registration=_register(git, repository, path, branch, owner, warm, undo),
+                registration=_register(head, locked, path, owner, warm, undo),
                 common_dir=repository.common_dir,
                 branch=branch,
-                base=tip or base,
-                branch_created=tip is None,
+                base=locked.tip or base,
+                branch_created=locked.tip is None,
                 config=file_system_config(file_mode=repository.file_mode, symlinks=repository.symlinks),
                 warm=warm is not None,
                 owner=owner,
@@ -175,10 +177,9 @@ def _all_or_nothing(
 
 
 def _register(
-    git: Git,
-    repository: Repository,
+    branch: WorktreeBranch,
+    locked: LockedBranch,
     path: Path,
-    branch: str,
     owner: WorktreeOwner,
     warm: WarmWorktree | None,
     undo: contextlib.ExitStack,
@@ -186,38 +187,15 @@ def _register(
     """Move a warm worktree to a directory, or register a new one there, and return the registration."""
     status = _claim_directory(path, undo)
     if warm is not None:
-        return warm.take(path, branch, owner)
-    undo.callback(_remove_attempt, git, repository, path, status)
-    return add(git, path, owner.lock, path, branch, mark=owner.mark)
-
-
-def _claim_branch(
-    git: Git,
-    repository: Repository,
-    branch: str,
-    base: str,
-    continued: bool,
-    reason: str,
-    undo: contextlib.ExitStack,
-) -> str | None:
-    """Create a branch, or return the tip of the existing branch that is continued."""
-    ref = f"refs/heads/{branch}"
-    tip = list_refs(git, ref).get(ref) if continued else None
-    if tip is None:
-        try:
-            # A sync takes 100 ms and more while other sessions check out, and more of them wait for the lock.
-            create_ref(git, ref, base, f"ralph-wrap: {reason}", sync=False)
-        except GitError as error:
-            # git was killed after it created the branch. After any other error it may be another owner's.
-            if error.status < 0 and list_refs(git, ref).get(ref) == base:
-                undo.callback(_delete_branch, git, repository, ref, base)
-            raise
-        undo.callback(_delete_branch, git, repository, ref, base)
-    elif holder := worktree_holding(git, ref):
-        raise BranchBusyError(
-            f"branch {branch} is checked out in {holder}", "name another branch, or end what works on it"
-        )
-    return tip
+        locked.wait()
+        return warm.take(path, branch.name, owner)
+    undo.callback(_remove_attempt, branch.git, branch.repository, path, status)
+    if locked.creating is None:
+        return add(branch.git, path, owner.lock, path, branch.name, mark=owner.mark)
+    registration = add(branch.git, path, owner.lock, "--detach", path, branch.base, mark=owner.mark)
+    locked.wait()
+    switch(branch.git, path, registration, branch.name, branch.base)
+    return registration
 
 
 def _claim_directory(path: Path, undo: contextlib.ExitStack) -> os.stat_result:
@@ -348,12 +326,6 @@ def _remove_attempt(git: Git, repository: Repository, path: Path, status: os.sta
     with repository_lock(repository.common_dir) as lock:
         if not os.path.lexists(path) and is_registered(git, path):
             run_git(git._replace(lock=lock), "worktree", "remove", "--force", "--force", path)
-
-
-def _delete_branch(git: Git, repository: Repository, ref: str, base: str) -> None:
-    with repository_lock(repository.common_dir):
-        if not worktree_holding(git, ref):  # a worktree that is kept may have it
-            delete_ref(git, ref, base)
 
 
 def _reason(error: GitError | OSError) -> str:

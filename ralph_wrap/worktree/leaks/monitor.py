@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.leaks.observation import Observation, ObservedCheckout, RunningObservation
-    from ralph_wrap.worktree.leaks.refs import ObservedRefs
 
 _NAMED = 10  # changes of one observation in a message, which counts the others
 _KEPT = 100  # lines of a whole session, which may run for weeks
@@ -48,7 +47,6 @@ class LeakMonitor:
         workspace: the session's worktree, which may not exist yet.
         branch: short name of its branch.
         cancel: whether the session must end.
-        refs: of the checkout at the project root, if they were listed already.
 
     """
 
@@ -62,10 +60,9 @@ class LeakMonitor:
         branch: str,
         log: Log,
         cancel: CancelToken,
-        refs: ObservedRefs | None = None,
     ) -> None:
         self._git = git
-        self._around = (root, common_dir, workspace, branch, refs)
+        self._around = (root, common_dir, workspace, branch)
         self._root = root
         self._log = log
         self._cancel = cancel

@@ -79,21 +79,12 @@ class ObservedCheckout(NamedTuple):
     refs: ObservedRefs
 
     @classmethod
-    def at(
-        cls,
-        git: Git,
-        root: Path,
-        common_dir: Path,
-        workspace: Path,
-        branch: str,
-        refs: ObservedRefs | None = None,
-    ) -> ObservedCheckout:
+    def at(cls, git: Git, root: Path, common_dir: Path, workspace: Path, branch: str) -> ObservedCheckout:
         """Return the checkout around a session's worktree.
 
         Arguments:
             workspace: the session's worktree, which may not exist yet.
             branch: short name of its branch.
-            refs: of the same checkout, if they were listed already.
 
         Raises:
             OSError: the root is not a checkout.
@@ -103,7 +94,7 @@ class ObservedCheckout(NamedTuple):
         git_dir = git_dir.resolve() if git_dir.is_dir() else pointer.read(root)
         # With git_dir and work_tree given, core.bare and core.worktree of an agent cannot hide changes.
         fixed = git._replace(cwd=root, git_dir=git_dir, common_dir=common_dir, work_tree=root, config=())
-        return cls(fixed, workspace, f"{BRANCHES}{branch}", refs or ObservedRefs(fixed))
+        return cls(fixed, workspace, f"{BRANCHES}{branch}", ObservedRefs(fixed))
 
 
 class FileState(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from ralph_wrap.git import decode, finish_git, pointer, start_git
+from ralph_wrap.git import decode, pointer, start_git
 from ralph_wrap.system import files
 
 TYPE_CHECKING = False
@@ -23,7 +23,6 @@ FREE = ("refs/heads/ralph/", "refs/ralph/", "refs/ralph-remotes/", "refs/remotes
 """Refs that sessions and fetches may change."""
 
 _FORMAT = "--format=%(objectname)%(HEAD)%(refname)"
-_OF_SESSIONS = (b"heads/ralph/", b"ralph/")
 
 _State = tuple[tuple[str, int, int, int, int], ...]
 
@@ -40,14 +39,6 @@ class ObservedRefs:
         self._git = git
         self._state: _State | None = None
         self._output = b""
-
-    def names_of_sessions(self) -> bytes:
-        """List all refs, and return the names of those that belong to sessions, one a line."""
-        state = self.state()
-        with self.start() as running:
-            output = self.keep(state, finish_git(running, "for-each-ref").stdout)
-        names = (line.partition(b"refs/")[2] for line in output.split(b"\n"))
-        return b"".join(b"refs/%s\n" % name for name in names if name.startswith(_OF_SESSIONS))
 
     def start(self) -> RunningCommand:
         """Start to list all refs."""
