@@ -159,9 +159,7 @@ def overwrite(path: Path, before: bytes, after: bytes) -> bool:
         return False
     try:
         status = os.fstat(descriptor)
-        if (
-            not stat.S_ISREG(status.st_mode) or status.st_nlink > 1
-        ):  # a backup of hard links keeps the old file
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:  # its other name may be in a backup
             return False
         if os.pread(descriptor, len(before) + 1, 0) != before:
             return False
