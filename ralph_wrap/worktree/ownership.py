@@ -46,6 +46,7 @@ _FORMAT = DocumentFormat(version=1)
 _LONGEST_LOCK = 4096  # bytes of a reason
 # builtin/worktree.c: what git itself writes while it adds a worktree, before it writes our reason.
 _LOCKS_OF_GIT = ("initializing", "added with --lock")
+_HEAD_IN_REFTABLE = "ref: refs/heads/.invalid"  # git's file HEAD where refs are in tables
 
 
 class SessionMark(NamedTuple):
@@ -169,7 +170,7 @@ def belongs_to(registration: Path, record: SessionRecord) -> bool:
     on_branch = head == f"ref: refs/heads/{record.branch}"
     if record.marked:  # it was killed after git had added the worktree, and before it wrote the mark
         lock = session_lock(record.session)
-        named = on_branch or head == record.base
+        named = on_branch or head in {record.base, _HEAD_IN_REFTABLE}
         return record.state == "starting" and named and _is_new(registration, lock)
     return on_branch or is_locked_for(registration, session_lock(record.session))
 
@@ -194,8 +195,8 @@ def is_unfinished(registration: Path, lock: str, branch: str | None, base: str |
     if not any(registration.iterdir()):  # git makes the directory first, and then the lock
         return True
     head = _head_of(registration)
-    named = branch is None or f"ref: refs/heads/{branch}".startswith(head) or _is_none(head) or head == base
-    return named and _is_new(registration, lock)
+    named = branch is None or f"ref: refs/heads/{branch}".startswith(head) or _is_none(head)
+    return (named or head in {base, _HEAD_IN_REFTABLE}) and _is_new(registration, lock)
 
 
 def _is_none(head: str) -> bool:

@@ -48,6 +48,20 @@ def test_a_session_that_was_killed_while_git_added_its_worktree_is_finished_at_a
     assert [*moved.path.glob(".git/worktrees/*")] == []
 
 
+def test_a_session_that_was_killed_while_git_added_its_worktree_to_reftables_is_finished(
+    repo: Repo, tmp_path: Path
+) -> None:
+    """HEAD of the worktree is in a table, and the file says nothing."""
+    path = shim_git(tmp_path / "shim", '*" worktree add "*) "$REAL" "$@"; kill -KILL $PPID; exit 1 ;;')
+    command("run", "--isolation", "require", "-n", "1", "--", "true", cwd=repo.path, env={"PATH": path})
+    (head,) = repo.path.glob(".git/worktrees/*/HEAD")
+    head.write_text("ref: refs/heads/.invalid\n")
+    swept = sweep(repo)
+    assert swept.status == 0, swept.stdout
+    assert [*(repo.path / ".ralph/worktrees").iterdir()] == []
+    assert [*repo.path.glob(".git/worktrees/*")] == []
+
+
 def test_a_worktree_that_a_user_moved_stays_registered(repo: Repo, tmp_path: Path) -> None:
     """Its new path ends like the old one, where an empty directory lies: no other mount explains that."""
     path = shim_git(tmp_path / "shim", '*" worktree add "*) "$REAL" "$@"; kill -KILL $PPID; exit 1 ;;')
