@@ -17,7 +17,7 @@ from ralph_wrap import branches
 from ralph_wrap.commands import diff, review
 from ralph_wrap.commands import drop as dropping
 from ralph_wrap.errors import GitError, RalphError, TamperedError
-from ralph_wrap.git import Git, command, git_environment, pointer, repository
+from ralph_wrap.git import Git, command, git_environment, pointer, repository, shadow
 from ralph_wrap.git import merge as merging
 from ralph_wrap.interfaces.cli.diff import diff as show
 from ralph_wrap.state import project
@@ -65,7 +65,7 @@ def _no_shadow(git: Git, found: repository.Repository) -> Iterator[Git]:
 
 def _switch_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Switch the defences off."""
-    monkeypatch.setattr(project, "shadow_repository", _no_shadow)
+    monkeypatch.setattr(shadow, "shadow_repository", _no_shadow)
     monkeypatch.setattr(diff, "require_genuine", lambda *_: None)
     for name in ("_IMMUNE", "_NO_PROTOCOL"):
         monkeypatch.setattr(command, name, {})
