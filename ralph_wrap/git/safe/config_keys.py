@@ -13,7 +13,7 @@ from ralph_wrap.system import deferred
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
 
 
 class Effect(Enum):
@@ -277,9 +277,14 @@ def effect_of(key: str, value: str | None = None) -> Effect:
 
     """
     pattern = pattern_of(key)
-    section = pattern.rpartition(".")[0]
-    effect = _TABLE.get(pattern) or _TABLE.get(f"{section}.*") or Effect.UNKNOWN
+    section, _, variable = pattern.rpartition(".")
+    effect = _listed(section, variable) or _listed(section, "*") or Effect.UNKNOWN
     return _with_value(pattern, effect, value)
+
+
+def _listed(section: str, variable: str) -> Effect | None:
+    rows = _ROWS.get(section, ())
+    return next((effect for variables, effect in rows if variable in variables.split()), None)
 
 
 def pattern_of(key: str) -> str:
@@ -307,12 +312,14 @@ def _is_boolean(text: str) -> bool:
     return text.lower() in _WORDS_OF_BOOLEANS or text.lstrip("-").isdigit()
 
 
-def _rows() -> Iterator[tuple[str, Effect]]:
-    for table, effect in ((_HARMLESS, Effect.HARMLESS), (_REDIRECTS, Effect.REDIRECTS), (_RUNS, Effect.RUNS)):
+def _rows() -> dict[str, list[tuple[str, Effect]]]:
+    """Return the variables of each section, in the words of the tables: an entry for each key takes 75 kB."""
+    rows: dict[str, list[tuple[str, Effect]]] = {}
+    for table, effect in ((_RUNS, Effect.RUNS), (_REDIRECTS, Effect.REDIRECTS), (_HARMLESS, Effect.HARMLESS)):
         for row in table.strip().split("\n"):
-            section, *variables = row.split()
-            for variable in variables:
-                yield f"{section}.{variable}", effect
+            section, _, variables = row.partition(" ")
+            rows.setdefault(section, []).append((variables, effect))
+    return rows
 
 
-_TABLE: Mapping[str, Effect] = dict(_rows())
+_ROWS: Mapping[str, Sequence[tuple[str, Effect]]] = _rows()
