@@ -38,7 +38,10 @@ def _assert_nothing_but_records(repo: Repo, home: Path) -> None:
 @each_signal
 def test_before_registration(repo: Repo, tmp_path: Path, home: Path, number: signal.Signals) -> None:
     """The agent is never started, and nothing is made that would stay."""
-    with Gate(tmp_path / "gate", "rev-parse") as gate, Session(repo.path, *SH, "touch ran", env=gate.env) as session:
+    with (
+        Gate(tmp_path / "gate", "rev-parse") as gate,
+        Session(repo.path, *SH, "touch ran", env=gate.env) as session,
+    ):
         gate.wait()
         assert session.find_directory() is None
         session.send(number)
