@@ -49,6 +49,10 @@ def test_a_kill_of_the_wrapper_hides_nothing(repo: Repo) -> None:
     assert _findings(command("sweep", cwd=repo.path)) == [PAGER]
 
 
+_LOOK_BEFORE_END = ("-n", "1", "--grace", "30s", "--on-leak", "stop")
+"""Options of a session that finishes its last look outside the worktree before it ends processes."""
+
+
 def _last_process(repo: Repo, setting: str) -> str:
     """Return an agent whose child writes a setting of [core] when it is asked to end."""
     ready, child = repo.path.parent / "ready", repo.path.parent / "child"
@@ -61,7 +65,7 @@ def _last_process(repo: Repo, setting: str) -> str:
 def test_the_last_process_is_seen(repo: Repo) -> None:
     """A child writes when it is asked to end, after the last comparison with the baseline."""
     agent = _last_process(repo, "pager = evil")
-    ended = run(repo.path, "-n", "1", "--grace", "30s", "--", "sh", "-c", agent)
+    ended = run(repo.path, *_LOOK_BEFORE_END, "--", "sh", "-c", agent)
     assert _findings(ended) == [PAGER]
     assert "leak.found" not in ended.names, "this defence alone does not see it"
 
@@ -76,7 +80,7 @@ def test_without_the_scan_no_command_says_it(repo: Repo, tmp_path: Path, killed:
     said = [
         defences.run(defences.NO_SCAN, *words, cwd=repo.path).stderr
         for words in (
-            ("run", "-n", "1", "--grace", "30s", "--", "sh", "-c", agent),
+            ("run", *_LOOK_BEFORE_END, "--", "sh", "-c", agent),
             ("run", "-n", "1", "--", "true"),
             ("sweep",),
         )
