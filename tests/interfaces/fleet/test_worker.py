@@ -121,9 +121,9 @@ def test_a_worker_that_only_waited_has_no_work(fleet_run: FleetRun) -> None:
 def test_a_worker_that_waits_never_takes_a_live_session_over(fleet_run: FleetRun) -> None:
     """It has fetched the session before, and watches the claim again each time."""
     runs, gate = fleet_run.directory / "runs", fleet_run.directory / "gate"
-    agent = f"echo run >> {runs}; echo x > loose; until [ -e {gate} ]; do sleep 0.1; done; git add -A; {COMMIT}"
+    wait = f"until [ -e {gate} ]; do sleep 0.1; done"
     # On a busy machine the first worker may need more than a moment for a beat.
-    fleet_run.begin(agent, beat="2s")
+    fleet_run.begin(f"echo run >> {runs}; echo x > loose; {wait}; git add -A; {COMMIT}", beat="1s")
     first = fleet_run.work()
     fleet_run.wait_until_mirrored("loose")
     second = fleet_run.work()
