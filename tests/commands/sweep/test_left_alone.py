@@ -52,22 +52,21 @@ def test_a_record_copied_without_its_lock_is_not_touched(repo: Repo) -> None:
 
 
 def test_a_session_that_is_just_starting_is_not_touched(repo: Repo, tmp_path: Path) -> None:
-    """At no moment of its start: it goes on as if no sweep had run."""
-    # Not while it holds the repository's lock: a sweep waits for that.
-    for number, moment in enumerate(("for-each-ref", "read-tree --reset")):
-        with (
-            Gate(tmp_path / f"gate-{number}", moment) as gate,
-            Session(repo.path, "-n", "1", "--", "sh", "-c", "echo new > new", env=gate.env) as session,
-        ):
-            gate.wait()
-            before = listing(repo.path / ".ralph")
-            swept = sweep(repo)
-            assert (swept.status, swept.stdout, swept.stderr) == (0, b"", ""), moment
-            assert listing(repo.path / ".ralph") == before, moment
-            gate.open()
-            result = session.finish()
-        assert (result.status, result.report["ended_by"]) == (0, "max-iterations"), moment
-        assert repo.show(f"{result.report['saved']}:new") == b"new\n", moment
+    """It goes on as if no sweep had run."""
+    # Not while it holds the repository's lock: a sweep waits for that. Before, it has no worktree.
+    with (
+        Gate(tmp_path / "gate", "read-tree --reset") as gate,
+        Session(repo.path, "-n", "1", "--", "sh", "-c", "echo new > new", env=gate.env) as session,
+    ):
+        gate.wait()
+        before = listing(repo.path / ".ralph")
+        swept = sweep(repo)
+        assert (swept.status, swept.stdout, swept.stderr) == (0, b"", "")
+        assert listing(repo.path / ".ralph") == before
+        gate.open()
+        result = session.finish()
+    assert (result.status, result.report["ended_by"]) == (0, "max-iterations")
+    assert repo.show(f"{result.report['saved']}:new") == b"new\n"
 
 
 @pytest.mark.parametrize("name", ["mine", "20260102T030405Z-beef"])
