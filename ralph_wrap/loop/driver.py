@@ -126,9 +126,8 @@ class Driver:
             status = iteration.status
             state, decision = after(settings, state, iteration, settings.on_leak)
             if settings.on_leak is OnLeak.REPORT and not isinstance(decision, EndLoop):
-                self._context.look_outside(
-                    f"during iteration {number}"
-                )  # after the last one, the session looks
+                # After the last iteration the session looks, while it saves the worktree.
+                self._context.look_outside(f"during iteration {number}")
             if iteration.refused is not None:  # before a snapshot takes time
                 hold = decision.hold if isinstance(decision, RepeatIteration) else 0.0
                 self._usage_limit_wait.begin(iteration.refused, hold)
