@@ -39,7 +39,23 @@ def suffixes():
     ours = [module for name, module in sys.modules.items() if name.startswith("ralph_wrap.")]
     folders = [module.__path__[0] for module in ours if hasattr(module, "__path__")]
     return sorted({suffix for path in folders for suffix, _ in sys.path_importer_cache[path]._loaders})
-atexit.register(lambda: print(json.dumps([list(sys.modules), patterns, gc.isenabled(), suffixes()])))
+def loaded():
+    return [name for name, module in sys.modules.items() if module.__spec__ or name == "__main__"]
+atexit.register(lambda: print(json.dumps([loaded(), patterns, gc.isenabled(), suffixes()])))
+sys.argv = ["ralph-wrap", "run", "-n", "1", "--", "true"]
+from ralph_wrap.__main__ import main
+main()
+"""
+
+_SYNCED = """
+import atexit, json, os, sys
+synced = []
+sync = os.fsync
+def sync_and_note(descriptor):
+    synced.append([os.readlink(f"/proc/self/fd/{descriptor}"), sorted(sys.modules)])
+    sync(descriptor)
+os.fsync = sync_and_note
+atexit.register(lambda: print(json.dumps([synced, sorted(sys.modules)])))
 sys.argv = ["ralph-wrap", "run", "-n", "1", "--", "true"]
 from ralph_wrap.__main__ import main
 main()
@@ -107,12 +123,22 @@ def test_a_session_loads_only_what_it_needs(
     loaded, patterns = _session(repo)
     assert {"ralph_wrap.session.session", "ralph_wrap.worktree.remove"} <= loaded
     assert {*deferred.FOR_SOME_COMMANDS.values(), *deferred.FOR_SOME_PROJECTS.values()} & loaded == set()
-    slow = {"_hashlib", "asyncio", "dataclasses", "inspect", "logging", "random", "ssl", "typing"}
+    slow = {"_hashlib", "asyncio", "dataclasses", "inspect", "ipaddress", "locale", "logging", "ntpath"}
+    slow |= {"random", "ssl", "typing"}
     assert slow & loaded == set()
     # A session that needs less lowers these numbers. Each module takes 0.3 ms, each pattern 0.1 ms.
     ours = {name for name in loaded if name.partition(".")[0] == "ralph_wrap"}
     assert len(ours) <= MODULES
     assert len(patterns) <= PATTERNS, sorted(patterns)
+
+
+def test_all_modules_load_before_the_worktree_is_synced(repo: Repo) -> None:
+    """The sync may last as long as the checkout. A module that loads after it delays the agent."""
+    command = (sys.executable, "-c", _SYNCED)
+    ended = subprocess.run(command, cwd=repo.path, capture_output=True, text=True, check=True)
+    synced, at_end = json.loads(ended.stdout.splitlines()[-1])
+    at_sync = next(loaded for path, loaded in synced if "/.ralph/worktrees/" in path)
+    assert {name for name in at_end if name.startswith("ralph_wrap.")} - {*at_sync} == set()
 
 
 def test_another_name_is_an_error() -> None:

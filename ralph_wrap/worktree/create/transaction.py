@@ -106,7 +106,7 @@ def create(
         owner: the mark and the lock of the registration.
         cancel: a signal interrupts the checkout.
         progress: called with the progress of a checkout that takes a second or more.
-        begin: called once when git has begun to check the files out; it should start processes, and not wait.
+        begin: called once when git has begun to check the files out; it must not wait for git or the disk.
         meanwhile: called once while git checks the files out.
         registered: called under the repository's lock, before another process can see the worktree.
         layout: the part of the repository that it holds.
