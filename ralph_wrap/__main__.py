@@ -45,6 +45,7 @@ def run() -> "NoReturn":
         is_session = sys.argv[1:2] == ["run"] or sys.argv[1:3] == ["fleet", "work"]
         if is_session:
             gc.disable()  # imports leave nothing to collect; session.session enables it again
+            _load_at_first_use("ipaddress", "locale", "ntpath")
         from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415 -- init has its own, and stays small
 
         if is_session:
@@ -124,6 +125,27 @@ def _look_for_no_extension_modules() -> None:
         return find(path)
 
     sys.path_hooks.insert(0, find_ours)
+
+
+def _load_at_first_use(*names: str) -> None:
+    """Let modules of the standard library load when a function first uses them.
+
+    ``urllib.parse``, ``subprocess`` and ``pathlib`` import them. A session calls no function that uses them,
+    and they take 2 ms.
+    """
+    from importlib import import_module  # noqa: PLC0415 -- as above
+    from types import ModuleType  # noqa: PLC0415
+
+    class Later(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            del sys.modules[self.__name__]
+            module = import_module(self.__name__)
+            vars(self).update(vars(module))
+            return getattr(module, name)
+
+    for name in names:
+        if name not in sys.modules:
+            sys.modules[name] = Later(name)
 
 
 def _run(signals: "SignalHandlers | None") -> "NoReturn":

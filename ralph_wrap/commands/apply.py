@@ -19,10 +19,9 @@ from ralph_wrap.git import (
     resolve_commit,
     run_git,
     tree_of,
-    write_tree,
 )
 from ralph_wrap.git import merge as merging
-from ralph_wrap.git.index import GITLINK
+from ralph_wrap.git.index import GITLINK, write_tree
 from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.state.project import RUN, registries, repository_of
 from ralph_wrap.state.registry import Registry

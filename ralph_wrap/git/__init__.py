@@ -21,7 +21,6 @@ from ralph_wrap.git.command import (
     run_git_again,
     start_git,
 )
-from ralph_wrap.git.index import commit_index, is_staged, write_tree
 from ralph_wrap.git.objects import (
     Commit,
     CommitSummary,
@@ -83,7 +82,6 @@ __all__ = [
     "WorktreeInfo",
     "branches_containing",
     "commit_and_parents",
-    "commit_index",
     "commit_tree",
     "commits_only_on",
     "commits_without",
@@ -105,7 +103,6 @@ __all__ = [
     "is_branch_name",
     "is_ignored",
     "is_registered",
-    "is_staged",
     "knows_committer",
     "list_refs",
     "list_worktrees",
@@ -130,5 +127,4 @@ __all__ = [
     "what_is_missing",
     "worktree_holding",
     "write_pack",
-    "write_tree",
 ]

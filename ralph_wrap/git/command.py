@@ -14,7 +14,6 @@ from pathlib import Path
 
 from ralph_wrap.errors import BlockingFileError, GitError
 from ralph_wrap.git.safe import blocking_files
-from ralph_wrap.git.safe.limited import LimitedCommand
 from ralph_wrap.system import deferred, process
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -238,7 +237,7 @@ def start_git(
         "GIT_PROGRESS_DELAY": "1",
         "LC_ALL": "C",
     }
-    command = process.RunningCommand if most is None else partial(LimitedCommand, most=most)
+    command = process.RunningCommand if most is None else partial(deferred.limited.LimitedCommand, most=most)
     return command(
         ("git", "--no-pager", *immune_config(git), *_READABLE, *git.config, *config, *arguments),
         cwd=git.cwd,

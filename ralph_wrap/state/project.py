@@ -21,7 +21,7 @@ from ralph_wrap.git import Git, Repository, git_environment, locate_repository, 
 from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import deferred, privileges
-from ralph_wrap.system.files import digest, is_locked
+from ralph_wrap.system.files import is_locked
 from ralph_wrap.system.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
@@ -201,7 +201,7 @@ def registries(project: Project) -> Iterator[Registry]:
 
 def _away(project: Project) -> Registry:
     """Return the registry outside the project, for a project that cannot hold one."""
-    key = digest.sha256(os.fsencode(project.root)).hexdigest()[:16]
+    key = deferred.digest.sha256(os.fsencode(project.root)).hexdigest()[:16]
     return Registry(privileges.state_home(project.environ) / key)
 
 

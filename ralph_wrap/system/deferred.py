@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ralph_wrap.config import trust as trust
     from ralph_wrap.git import remote as remote
     from ralph_wrap.git import shadow as shadow
+    from ralph_wrap.git.safe import limited as limited
     from ralph_wrap.session import agent_in_commit as agent_in_commit
     from ralph_wrap.session import agent_loop as agent_loop
     from ralph_wrap.session import checkpoint as checkpoint
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from ralph_wrap.state import session_start as session_start
     from ralph_wrap.state.audit import guard as guard
     from ralph_wrap.system import container as container
+    from ralph_wrap.system.files import digest as digest
     from ralph_wrap.system.files import lock_holder as lock_holder
     from ralph_wrap.worktree import restore as restore
     from ralph_wrap.worktree import warm as warm
@@ -102,8 +104,10 @@ FOR_SOME_PROJECTS = {
     "traceback": "traceback",  # an error that we did not expect
 }
 _FOR_WORKTREES = {
+    "digest": "ralph_wrap.system.files.digest",
     "ctypes": "ctypes",  # inotify, prctl, syncfs: after git has begun to check out
     "landings": "ralph_wrap.state.landings",
+    "limited": "ralph_wrap.git.safe.limited",
     "lock_holder": "ralph_wrap.system.files.lock_holder",
     "remote": "ralph_wrap.git.remote",
     "report_copies": "ralph_wrap.worktree.create.report_copies",

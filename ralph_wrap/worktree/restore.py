@@ -26,9 +26,9 @@ from ralph_wrap.git import (
     read_head,
     run_git,
     tree_of,
-    write_tree,
 )
 from ralph_wrap.git import merge as merging
+from ralph_wrap.git.index import write_tree
 from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple

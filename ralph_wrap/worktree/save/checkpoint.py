@@ -9,16 +9,14 @@ from __future__ import annotations
 import errno
 
 from ralph_wrap.git import (
-    commit_index,
     create_ref,
     current_branch,
     finish_git,
-    is_staged,
     list_refs,
     move_ref,
     read_head,
 )
-from ralph_wrap.git.index import list_index
+from ralph_wrap.git.index import commit_index, is_staged, list_index
 from ralph_wrap.git.safe.submodules import changed_inside, pointers_below
 from ralph_wrap.git.status import parse_status, stage_all, start_status
 from ralph_wrap.system.named_tuple import NamedTuple

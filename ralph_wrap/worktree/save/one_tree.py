@@ -16,8 +16,8 @@ from ralph_wrap.git import (
     start_to_verify,
     what_is_missing,
     worktree_holding,
-    write_tree,
 )
+from ralph_wrap.git.index import write_tree
 from ralph_wrap.worktree.save.commits import make_snapshots, named_objects, save_commits, unreachable
 from ralph_wrap.worktree.save.index import copy_index, resolve, status_of
 from ralph_wrap.worktree.save.inspect import has_submodules, head_of, look, nested
