@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import itertools
+import gc
 import os
 import signal
 import stat
@@ -23,14 +23,14 @@ from pathlib import Path
 
 from ralph_wrap.git import decode, pointer
 from ralph_wrap.state import ids
-from ralph_wrap.system import delete_tree, process
+from ralph_wrap.system import deferred, delete_tree, process, process_table
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import TEMPORARY, WARM
 from ralph_wrap.worktree.ownership import MARK, mark_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import NoReturn
 
     from ralph_wrap.worktree.ownership import SessionMark
@@ -41,6 +41,10 @@ LEAVING_SUFFIX = ".leaving"
 TOKEN = ".ralph-wrap-trash"  # noqa: S105 -- no password
 """A file in each directory that may be deleted; it holds the directory's name."""
 
+TITLE = b"ralph-wrap: delete tree"
+"""The command line of a fork that deletes. PID 1 knows it, too (``interfaces.init.processes``)."""
+
+_OWN = f"{process.OWN_COMMAND}=1".encode()
 _LARGEST = 4096  # bytes of a token, or of a ``.git`` file
 _AT_ONCE = 32  # directories for one deletion process: each needs two descriptors
 _EARLIER = {WARM: "pool", TEMPORARY: "landing"}
@@ -264,27 +268,88 @@ def _is_registration_of_merge(entry: _Entry, trash: Path) -> bool:
 def _start(entries: list[_Entry]) -> None:
     """Delete directories, in a process that no process waits for.
 
-    Root can have a Python that the owner of a project cannot run. Then, after the change of user, a fork
-    deletes them. PID 1 recognises the program, but not a fork.
+    A fork takes 10 ms less processor time than a new Python. But it could wait without end for a lock that
+    another thread holds (``fork(2)``). And other processes must recognise it.
+    """
+    shown = _Shown.find()
+    if process_table.has_other_threads() or not shown.has_room:
+        with contextlib.suppress(OSError):  # root can have a Python that the owner of a project cannot run
+            Path(delete_tree.__file__).open("rb").close()
+            _start_program(entries)
+            return
+    ready, not_ready = os.pipe()
+    with os.fdopen(ready, "rb") as pipe:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            if os.fork() == 0:
+                _delete_and_exit(entries, shown, before)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            os.close(not_ready)
+        pipe.read()  # until the fork has closed our descriptors: with them it keeps our locks (flock(2))
+
+
+class _Shown(NamedTuple):
+    """Where the kernel reads what it shows of this process: in its memory, which it may change.
+
+    Attributes:
+        words: the addresses of the command line.
+        environment: those of the environment.
+
+    """
+
+    words: range
+    environment: range
+
+    @classmethod
+    def find(cls) -> _Shown:
+        """Return the addresses; empty ranges if the kernel does not name them."""
+        begin, end, environment_begin, environment_end = process_table.addresses_of_words()
+        return cls(range(begin, end), range(environment_begin, environment_end))
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it can show all that other processes look for."""
+        return len(self.words) > len(TITLE) and len(self.environment) > len(_OWN)
+
+    def change(self) -> None:
+        """Show a deletion instead of a session."""
+        process_table.rename("ralph-wrap")  # a session has its id there
+        _write(self.words, [TITLE])
+        _write(self.environment, [_OWN, *map(b"=".join, _environment().items())])
+
+
+def _write(addresses: range, words: Iterable[bytes]) -> None:
+    """Write words to our memory, with a NUL after each, and without those that have no room."""
+    content = b""
+    for word in words:
+        if len(content) + len(word) < len(addresses):
+            content += word + b"\0"
+    deferred.ctypes.memmove(addresses.start, content.ljust(len(addresses), b"\0"), len(addresses))
+
+
+def _delete_and_exit(entries: list[_Entry], shown: _Shown, mask: Iterable[int]) -> NoReturn:
+    """Become a process of its own in a fork, as ``execve(2)`` would do, and delete directories.
+
+    Arguments:
+        mask: the signals to block meanwhile.
+
     """
     try:
-        Path(delete_tree.__file__).open("rb").close()
-        _start_program(entries)
-    except OSError:
-        if os.fork() == 0:
-            _delete_and_exit(entries)
-
-
-def _delete_and_exit(entries: list[_Entry]) -> NoReturn:
-    try:
+        gc.disable()  # to free an object may have an effect outside of the process
         os.setsid()
+        os.chdir("/")
+        shown.change()
         signal.set_wakeup_fd(-1)
-        for number in process.ENDING:
-            signal.signal(number, signal.SIG_DFL)
+        for number in signal.valid_signals():
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                with contextlib.suppress(OSError):  # two signals cannot be ignored
+                    signal.signal(number, signal.SIG_IGN)  # discards one that our group got before setsid(2)
+                    signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
-        # Our locks would stay locked as long as the fork has their descriptors (flock(2)).
         _close_all_but({0, 1, 2, *_descriptors(entries)})
         for entry in entries:
             with contextlib.suppress(OSError):
@@ -293,14 +358,21 @@ def _delete_and_exit(entries: list[_Entry]) -> NoReturn:
         os._exit(0)
 
 
+def _environment() -> dict[bytes, bytes]:
+    """Return our environment without the variables by which a session counts a process as its agent's."""
+    return {name: value for name, value in os.environb.items() if not name.startswith(b"RALPH_")}
+
+
 def _descriptors(entries: list[_Entry]) -> list[int]:
     return [number for entry in entries for number in (entry.parent, entry.directory)]
 
 
 def _close_all_but(kept: set[int]) -> None:
-    ends = [*sorted(kept), os.sysconf("SC_OPEN_MAX")]
-    for low, high in itertools.pairwise(ends):
-        os.closerange(low + 1, high)
+    directory = Path("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")
+    for number in [int(path.name) for path in directory.iterdir()]:
+        if number not in kept:
+            with contextlib.suppress(OSError):  # that of the directory is closed already
+                os.close(number)
 
 
 def _start_program(entries: list[_Entry]) -> None:
@@ -309,8 +381,6 @@ def _start_program(entries: list[_Entry]) -> None:
         # -I, -S: neither the environment nor the installed packages change its behaviour.
         (sys.executable, "-I", "-S", delete_tree.__file__, TOKEN, *words),
         cwd=Path("/"),
-        # Without these variables no session counts it as a process of its agent.
-        env={name: value for name, value in os.environ.items() if not name.startswith("RALPH_")}
-        | {process.OWN_COMMAND: "1"},
+        env={process.OWN_COMMAND: "1"} | {os.fsdecode(n): os.fsdecode(v) for n, v in _environment().items()},
         inherited=_descriptors(entries),
     )

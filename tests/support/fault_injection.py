@@ -43,6 +43,7 @@ import ralph_wrap
 from ralph_wrap.__main__ import main, run
 from ralph_wrap.system import process
 from ralph_wrap.system.log import Log
+from ralph_wrap.worktree import trash
 
 _CHANGES = {
     *("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"),
@@ -66,6 +67,7 @@ class Points:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self._fault = fault
         self._number = number
+        self._is_over = False
         self._numbers = itertools.count(1)
         self._path, self._directory = path, os.path.dirname(path)  # noqa: PTH120
         states = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -75,7 +77,7 @@ class Points:
 
     def reach(self, name: str, *, can_fail: bool) -> None:
         """Be at a point."""
-        if self.of_git or (self.fails and not can_fail):
+        if self.of_git or self._is_over or (self.fails and not can_fail):
             return
         if not self._is_chosen(name):
             return
@@ -84,6 +86,10 @@ class Points:
         if self.fails:
             number = getattr(errno, self._fault)
             raise OSError(number, os.strerror(number), name)
+
+    def end(self) -> None:
+        """Count no more: this is a deletion in the background, which a kill may interrupt anywhere."""
+        self._is_over = True
 
     def start_git(self, words: str) -> dict[str, str]:
         """Be at a start of git, and return what is added to its environment."""
@@ -159,7 +165,22 @@ def inject(points: Points) -> None:
         os.write = writing
         os.fsync = syncing  # type: ignore[assignment]
         os.fdatasync = syncing_data  # type: ignore[assignment]
+    _inject_into_deletions(points)
     sys.addaudithook(points.audit)
+
+
+def _inject_into_deletions(points: Points) -> None:
+    fork, delete = trash._start, trash._delete_and_exit  # noqa: SLF001
+
+    def forking(*arguments: Any) -> None:
+        points.reach("start a deletion", can_fail=True)
+        fork(*arguments)
+
+    def deleting(*arguments: Any) -> None:
+        points.end()
+        delete(*arguments)
+
+    trash._start, trash._delete_and_exit = forking, deleting  # type: ignore[assignment]  # noqa: SLF001
 
 
 def _entries(directory: str, *, apart: str) -> list[object]:

@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 from ralph_wrap.system import delete_tree
+from ralph_wrap.worktree import trash
 
 STUBBORN = os.fspath(Path(__file__).with_name("stubborn_agent.py"))
 """See there; run by this Python."""
@@ -34,17 +35,21 @@ def _content(pid: str, name: str) -> bytes:
         os.close(descriptor)
 
 
-_DELETION = " -I -S " + delete_tree.__file__
+_DELETIONS = (" -I -S " + delete_tree.__file__, trash.TITLE.decode())
 
 
 def left(home: Path) -> dict[int, str]:
     """Return what runs once a session has ended; the deletion of its worktree may go on."""
-    return {pid: command for pid, command in running(home).items() if _DELETION not in command}
+    return {pid: command for pid, command in running(home).items() if not _is_deletion(command)}
 
 
 def is_deleting(home: Path) -> bool:
     """Return whether worktrees are being deleted in the background."""
-    return any(_DELETION in command for command in running(home).values())
+    return any(map(_is_deletion, running(home).values()))
+
+
+def _is_deletion(command: str) -> bool:
+    return any(words in command for words in _DELETIONS)
 
 
 def end_all(home: Path) -> None:

@@ -41,8 +41,9 @@ _WRAPPER = re.compile(
     rb"|(?:[^\0]*/)?ralph-wrap)\0(?:run|spawn|resume)\0"
 )
 
-# The program ``delete_tree``, which deletes a worktree that is saved and removed.
-_DELETION = re.compile(rb"[^\0]+\0-I\0-S\0[^\0]*/delete_tree\.py\0")
+# The program ``delete_tree``, which deletes a worktree that is saved and removed, or a fork that does so
+# (``worktree.trash``).
+_DELETION = re.compile(rb"[^\0]+\0-I\0-S\0[^\0]*/delete_tree\.py\0|ralph-wrap: delete tree\0")
 
 
 class ProcessInfo(NamedTuple):

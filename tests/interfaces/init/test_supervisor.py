@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ralph_wrap.interfaces import init
+from ralph_wrap.interfaces.init.processes import is_deletion
 from tests.support.pid1 import NAMESPACE, Container, children, zombies
 from tests.support.processes import running
 from tests.support.sessions import command
@@ -188,4 +189,4 @@ def test_the_next_start_logs_a_deletion_that_was_not_done_in_time(project: Path,
 
 
 def _deletions(home: Path) -> list[int]:
-    return [pid for pid, words in running(home).items() if "/delete_tree.py" in words]
+    return [pid for pid in running(home) if is_deletion(pid)]
