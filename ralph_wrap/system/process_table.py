@@ -210,7 +210,8 @@ def rename(name: str) -> None:
 def addresses_of_words() -> list[int]:
     """Return where this process's command line and environment begin and end in its memory; 0 if unknown."""
     try:
-        return [int(field) for field in _stat(os.getpid())[45:49]] or [0] * 4  # proc(5): stat, 48 to 51
+        # Not by our pid: if /proc shows another pid namespace, that is another process.
+        return [int(field) for field in _stat("self")[45:49]] or [0] * 4  # proc(5): stat, 48 to 51
     except OSError:
         return [0] * 4
 
@@ -359,7 +360,7 @@ def _memory(process: Process) -> int:
         return process.memory_info().rss
 
 
-def _stat(pid: int) -> list[bytes]:
+def _stat(pid: int | str) -> list[bytes]:
     """Return the fields of ``stat`` from the state on, which is the third; none if there is no such file.
 
     Raises:

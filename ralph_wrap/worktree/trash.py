@@ -282,7 +282,7 @@ def _start(entries: list[_Entry]) -> None:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             if os.fork() == 0:
-                _delete_and_exit(entries, shown, before)
+                _delete_and_exit(entries, shown, before, not_ready)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             os.close(not_ready)
@@ -328,11 +328,12 @@ def _write(addresses: range, words: Iterable[bytes]) -> None:
     deferred.ctypes.memmove(addresses.start, content.ljust(len(addresses), b"\0"), len(addresses))
 
 
-def _delete_and_exit(entries: list[_Entry], shown: _Shown, mask: Iterable[int]) -> NoReturn:
+def _delete_and_exit(entries: list[_Entry], shown: _Shown, mask: Iterable[int], not_ready: int) -> NoReturn:
     """Become a process of its own in a fork, as ``execve(2)`` would do, and delete directories.
 
     Arguments:
         mask: the signals to block meanwhile.
+        not_ready: the descriptor to close last, once no other descriptor of the session is open.
 
     """
     try:
@@ -350,7 +351,8 @@ def _delete_and_exit(entries: list[_Entry], shown: _Shown, mask: Iterable[int]) 
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
-        _close_all_but({0, 1, 2, *_descriptors(entries)})
+        _close_all_but({0, 1, 2, not_ready, *_descriptors(entries)})
+        os.close(not_ready)
         for entry in entries:
             with contextlib.suppress(OSError):
                 delete_tree.TreeDeletion(*entry, TOKEN).run()

@@ -32,8 +32,15 @@ signal.signal(signal.SIGUSR1, lambda *_: None)
 bear_name("beef")
 held = lock.open("w")
 fcntl.flock(held, fcntl.LOCK_EX)
+high = fcntl.fcntl(held, fcntl.F_DUPFD_CLOEXEC, 200)  # it is closed late
+close = os.close
+
+def close_late(number):
+    time.sleep(0.2 if number == high else 0)
+    close(number)
 
 def to_the_fork():
+    os.close = close_late
     for number in (signal.SIGTSTP, signal.SIGTERM, signal.SIGUSR1):
         os.kill(os.getpid(), number)
 
@@ -59,6 +66,7 @@ if "thread" in sys.argv:
 with SignalHandlers():
     trash.discard(directory, directory.with_name("aside"), lambda read: True)
     held.close()
+    os.close(high)
     with lock.open("w") as again:
         fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the fork does not hold it
 os._exit(0)
