@@ -24,7 +24,7 @@ import gc
 import os
 import shlex
 import threading
-from datetime import UTC, datetime
+import time
 
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import RalphError
@@ -269,7 +269,7 @@ def _register(
         return planned(record, settings, project, preflight, agent)
 
     def claim(registry: Registry) -> SessionClaim:
-        now, owner = datetime.now(UTC), liveness.myself()
+        now, owner = time.time(), liveness.myself()
         if wanted := settings.resumes.rpartition("-")[2] or settings.agent_id:
             return claim_again(registry, wanted, owner, now, complete)
         return claim_id(registry, owner, taken_in(project, settings.remote), now, complete)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import time
-from datetime import timedelta
 
 from ralph_wrap.errors import ConflictError, NoIdLeftError, RalphError
 from ralph_wrap.state import ids
@@ -18,7 +17,6 @@ from ralph_wrap.system import deferred, files
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-    from datetime import datetime
     from pathlib import Path
     from typing import Any
 
@@ -125,7 +123,7 @@ def claim_id(
     registry: Registry,
     identity: ProcessIdentity,
     taken: Callable[..., Collection[str]],
-    now: datetime,
+    now: float,
     complete: Callable[[SessionRecord], SessionRecord],
 ) -> SessionClaim:
     """Register a session under a free id.
@@ -133,7 +131,7 @@ def claim_id(
     Arguments:
         identity: this process.
         taken: returns the ids that belong to a branch; for an id, returns this id if it belongs to one.
-        now: the time for the session id.
+        now: the time for the session id, in seconds since the epoch.
         complete: adds the data to a record that it must have from the beginning.
 
     Raises:
@@ -163,7 +161,7 @@ def claim_again(
     registry: Registry,
     agent_id: str,
     identity: ProcessIdentity,
-    now: datetime,
+    now: float,
     complete: Callable[[SessionRecord], SessionRecord],
 ) -> SessionClaim:
     """Register a session under the agent id of an earlier one; arguments as for :func:`claim_id`.
@@ -176,7 +174,7 @@ def claim_again(
     for seconds in range(_LOOKS):  # the directory of a session that began in this second has the same name
         if registry.has(agent_id):
             break
-        if claim := _try(registry, agent_id, identity, now + timedelta(seconds=seconds), complete):
+        if claim := _try(registry, agent_id, identity, now + seconds, complete):
             return claim
         time.sleep(_PAUSE)
     raise ConflictError(f"another session has the agent id {agent_id}", "to list sessions: ralph-wrap ps")
@@ -186,7 +184,7 @@ def _try(
     registry: Registry,
     agent_id: str,
     identity: ProcessIdentity,
-    now: datetime,
+    now: float,
     complete: Callable[[SessionRecord], SessionRecord],
 ) -> SessionClaim | None:
     path = registry.record_path(agent_id)

@@ -9,9 +9,13 @@ nothing from here.
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
+import time
 
 from ralph_wrap.system import deferred
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from datetime import datetime
 
 _AGENT = "(?:[0-9a-f]{4}){1,2}"
 _WIDE = 8  # digits
@@ -51,9 +55,15 @@ def agent_ids_in(listing: bytes) -> set[str]:
     return {found[1].decode() for found in _IN_A_REF.finditer(listing)}
 
 
-def session_id(agent_id: str, now: datetime) -> str:
-    """Return the id of a session of an agent that begins now."""
-    return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{agent_id}"
+def session_id(agent_id: str, began: float) -> str:
+    """Return the id of a session.
+
+    Arguments:
+        agent_id: of its agent.
+        began: its beginning, in seconds since the epoch.
+
+    """
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(began))}-{agent_id}"
 
 
 def started(session: str) -> datetime:
@@ -64,7 +74,8 @@ def started(session: str) -> datetime:
 
     """
     # Not by strptime(), which loads the locale: every start would wait for that.
-    day, time = session[:8], session[9:15]
+    day, clock = session[:8], session[9:15]
     year, month, date = map(int, (day[:4], day[4:6], day[6:]))
-    hour, minute, second = map(int, (time[:2], time[2:4], time[4:]))
-    return datetime(year, month, date, hour, minute, second, tzinfo=UTC)
+    hour, minute, second = map(int, (clock[:2], clock[2:4], clock[4:]))
+    found = deferred.datetime
+    return found.datetime(year, month, date, hour, minute, second, tzinfo=found.UTC)

@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio as asyncio
     import ctypes as ctypes
+    import datetime as datetime  # noqa: ICN001 -- each name is that of its module
     import difflib as difflib
     import hashlib as hashlib
     import shutil as shutil
@@ -121,6 +122,7 @@ _FOR_POOLS = {"maintenance": "ralph_wrap.worktree.pool.maintenance"}
 _FOR_SESSIONS = {
     "agent_loop": "ralph_wrap.session.agent_loop",
     "checkpoint": "ralph_wrap.session.checkpoint",
+    "datetime": "datetime",
     "exit_report": "ralph_wrap.session.exit_report",
     "report": "ralph_wrap.state.report",
     "session_start": "ralph_wrap.state.session_start",

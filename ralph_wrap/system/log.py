@@ -17,8 +17,8 @@ import os
 import select
 import stat
 import sys
+import time
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from functools import partial
 
 from ralph_wrap.system import deferred
@@ -304,7 +304,8 @@ def on_stderr(
 
 def _stamped(_logger: WrappedLogger, method: str, event: _Event) -> _Event:
     """Put time, level and name first; a processor, like two methods of :class:`Log`."""
-    at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    seconds, microseconds = divmod(time.time_ns() // 1000, 10**6)
+    at = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{microseconds:06}Z"
     return {"at": at, "level": method, "event": event.pop("event"), **event}
 
 

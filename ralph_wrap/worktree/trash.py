@@ -18,7 +18,7 @@ import os
 import signal
 import stat
 import sys
-from datetime import UTC, datetime
+import time
 from pathlib import Path
 
 from ralph_wrap.git import decode, pointer
@@ -74,7 +74,7 @@ class _Entry(NamedTuple):
 
 def new_name() -> str:
     """Return a name for a directory in the trash that is no session's: it has the form of a session id."""
-    return ids.session_id(os.urandom(2).hex(), datetime.now(UTC))
+    return ids.session_id(os.urandom(2).hex(), time.time())
 
 
 def is_name(name: str) -> bool:

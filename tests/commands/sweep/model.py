@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -55,7 +55,7 @@ MOST = 5
 """Sessions at once."""
 
 # Of this process alone: a sweep ends the git commands of a dead session, which it knows by the session's id.
-BEGINNING = datetime(2001, 1, 1, tzinfo=UTC) + timedelta(seconds=1000 * os.getpid())
+BEGINNING = datetime(2001, 1, 1, tzinfo=UTC).timestamp() + 1000 * os.getpid()
 
 
 class Sessions(RuleBasedStateMachine):
@@ -145,7 +145,7 @@ class Sessions(RuleBasedStateMachine):
                 home,
                 identity,
                 lambda name="": (pretended & {name} if name else pretended) | taken_ids(self.project, name),
-                BEGINNING + timedelta(seconds=next(self.numbers)),
+                BEGINNING + next(self.numbers),
                 complete,
             ),
         )

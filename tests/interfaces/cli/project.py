@@ -49,7 +49,7 @@ class Yard:
     def live(self, agent_id: str, age: str, **fields: Any) -> None:
         """Be the owner of a session."""
         others = {f"{number:04x}" for number in range(1 << 16)} - {agent_id}
-        began = datetime.now(UTC) - AGES[age]
+        began = (datetime.now(UTC) - AGES[age]).timestamp()
         claim = claim_id(
             self.home, myself(), lambda _="": others, began, lambda new: new._replace(agent="claude")
         )

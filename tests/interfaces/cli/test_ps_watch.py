@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from datetime import UTC, datetime
+import time
 from typing import TYPE_CHECKING, Self
 
 import pytest
@@ -71,7 +71,7 @@ def home(repo: Repo) -> Registry:
 
 def _claim(home: Registry) -> SessionClaim:
     return claim_id(
-        home, myself(), lambda _="": set(), datetime.now(UTC), lambda record: record._replace(agent="claude")
+        home, myself(), lambda _="": set(), time.time(), lambda record: record._replace(agent="claude")
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
+import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.interfaces.web.review_cache import ReviewCache
@@ -20,7 +20,7 @@ def test_a_state_written_in_the_place_of_the_old_one_is_a_change(repo: Repo) -> 
     """No entry of the directory of records changes then."""
     project = find_project(repo.path, os.environ)
     claim, _ = register_session(
-        project, lambda home: claim_id(home, myself(), lambda _="": set(), datetime.now(UTC), lambda new: new)
+        project, lambda home: claim_id(home, myself(), lambda _="": set(), time.time(), lambda new: new)
     )
     cache = ReviewCache(project, Log(2, terminal=False, colour=False))
     assert cache.get(60).fresh
