@@ -107,25 +107,26 @@ class WorktreeOpening(NamedTuple):
         context = self.context
         objects: ObjectStamps | None = None
 
-        def begin() -> None:
-            leak_monitor.begin()
-            context.meanwhile()  # a sync may wait until the checkout ends, so modules load before it
-
         def meanwhile() -> None:
             nonlocal objects
             objects = deferred.sync.object_stamps(repository.common_dir)
+            context.meanwhile()
             leak_monitor.take_first()
 
+        def beside() -> None:
+            leak_monitor.begin()
+            context.meanwhile()
+
         warm = context.pool.choose(
-            repository, base, context.path.parent, context.branch, begin, continued=context.continues_branch
+            repository, base, context.path.parent, context.branch, beside, continued=context.continues_branch
         )
         try:
-            tree = self._create(repository, base, warm, begin, meanwhile)
+            tree = self._create(repository, base, warm, leak_monitor.begin, meanwhile)
         except IsolationError as error:
             if warm is None:
                 raise
             context.log.warning("pool.unused", f"no warm worktree: {error.message}", "ralph-wrap pool --fill")
-            tree = self._create(repository, base, None, begin, meanwhile)
+            tree = self._create(repository, base, None, leak_monitor.begin, meanwhile)
         log_created(context, tree)
         return tree._replace(objects=objects)
 

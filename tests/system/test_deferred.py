@@ -47,20 +47,6 @@ from ralph_wrap.__main__ import main
 main()
 """
 
-_SYNCED = """
-import atexit, json, os, sys
-synced = []
-sync = os.fsync
-def sync_and_note(descriptor):
-    synced.append([os.readlink(f"/proc/self/fd/{descriptor}"), sorted(sys.modules)])
-    sync(descriptor)
-os.fsync = sync_and_note
-atexit.register(lambda: print(json.dumps([synced, sorted(sys.modules)])))
-sys.argv = ["ralph-wrap", "run", "-n", "1", "--", "true"]
-from ralph_wrap.__main__ import main
-main()
-"""
-
 
 def _session(repo: Repo) -> tuple[set[str], set[str]]:
     """Run a plain session; return the names of all loaded modules, and our patterns that were compiled."""
@@ -130,15 +116,6 @@ def test_a_session_loads_only_what_it_needs(
     ours = {name for name in loaded if name.partition(".")[0] == "ralph_wrap"}
     assert len(ours) <= MODULES
     assert len(patterns) <= PATTERNS, sorted(patterns)
-
-
-def test_all_modules_load_before_the_worktree_is_synced(repo: Repo) -> None:
-    """The sync may last as long as the checkout. A module that loads after it delays the agent."""
-    command = (sys.executable, "-c", _SYNCED)
-    ended = subprocess.run(command, cwd=repo.path, capture_output=True, text=True, check=True)
-    synced, at_end = json.loads(ended.stdout.splitlines()[-1])
-    at_sync = next(loaded for path, loaded in synced if "/.ralph/worktrees/" in path)
-    assert {name for name in at_end if name.startswith("ralph_wrap.")} - {*at_sync} == set()
 
 
 def test_another_name_is_an_error() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_PATIENCE = 10.0  # seconds
 
 
 def _nothing_left(repo: Repo) -> None:
@@ -77,6 +80,21 @@ def test_what_names_a_worktree_outlives_a_power_failure(repo: Repo, monkeypatch:
     assert names | directories | {branch, branch.parent, branch.parent.parent} <= synced
 
 
+def test_what_a_session_does_meanwhile_waits_for_no_sync(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sync may last as long as the checkout. Modules that load only then would delay the agent."""
+    called, fsync = threading.Event(), os.fsync
+    in_time: list[bool] = []
+
+    def after_the_call(descriptor: int) -> None:
+        in_time.append(called.wait(_PATIENCE))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", after_the_call)
+    make_tree(repo, meanwhile=called.set)
+    assert in_time
+    assert all(in_time)
+
+
 def test_a_branch_that_is_packed_at_once_outlives_a_power_failure(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,13 +110,13 @@ def test_a_branch_that_is_packed_meanwhile_fails_no_start(
 ) -> None:
     """A ``git gc`` of another process deletes its file between two steps of ours."""
     synced: list[Path] = []
-    fsync = files.fsync
+    start = files.start_fsync
 
-    def late(*paths: Path) -> None:
+    def late(*paths: Path) -> Callable[[], None]:
         repo.git("pack-refs", "--all")
-        fsync(*paths)
+        return start(*paths)
 
-    monkeypatch.setattr(files, "fsync", late)
+    monkeypatch.setattr(files, "start_fsync", late)
     monkeypatch.setattr(files, "sync_file_system", synced.append)
     tree = make_tree(repo)
     assert synced == [tree.linked.common_dir]

@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import stat
+import threading
 from pathlib import Path
 
 from ralph_wrap.system import deferred
@@ -17,6 +18,7 @@ from ralph_wrap.system.files.lock import try_lock as try_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from io import BufferedReader
     from types import EllipsisType
 
@@ -213,6 +215,46 @@ def fsync(*paths: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def start_fsync(*paths: Path) -> Callable[[], None]:
+    """Start :func:`fsync` for all paths at once, and return a function that waits for the end.
+
+    The kernel then writes for several of them together. Beside a checkout of 2,000 files, 14 calls one after
+    the other took as long as the checkout, and 14 at once took a tenth of that (measured, on ext4).
+
+    Returns:
+        The function. It raises what :func:`fsync` raises.
+
+    """
+    errors: list[OSError] = []
+
+    def sync(path: Path) -> None:
+        try:
+            fsync(path)
+        except OSError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=sync, args=(path,)) for path in paths]
+    started = [thread for thread in threads if _starts(thread)]
+
+    def wait() -> None:
+        for thread in started:
+            thread.join()
+        if errors:
+            raise errors[0]
+
+    return wait
+
+
+def _starts(thread: threading.Thread) -> bool:
+    """Start a thread, or do its work here if no more threads are allowed (``setrlimit(2)``: RLIMIT_NPROC)."""
+    try:
+        thread.start()
+    except RuntimeError:
+        thread.run()
+        return False
+    return True
 
 
 def anonymous_file() -> int:

@@ -106,7 +106,7 @@ def create(
         owner: the mark and the lock of the registration.
         cancel: a signal interrupts the checkout.
         progress: called with the progress of a checkout that takes a second or more.
-        begin: called once when git has begun to check the files out; it must not wait for git or the disk.
+        begin: called once when git has begun to check the files out; it should start processes, and not wait.
         meanwhile: called once while git checks the files out.
         registered: called under the repository's lock, before another process can see the worktree.
         layout: the part of the repository that it holds.
@@ -232,9 +232,10 @@ def _check_out(
     worktree_git = worktree.git(git)
 
     def while_git_works() -> None:
-        begin()  # before we wait for the disk
-        _sync_names(worktree)
+        begin()  # it starts processes, which is slower while other threads run
+        wait = _start_to_sync_names(worktree)
         meanwhile()
+        wait()
 
     if commit is None:
         check_out_new(worktree_git, cancel, progress, while_git_works)
@@ -297,24 +298,30 @@ def _run(
         finish_git(running, " ".join(command[:2]))
 
 
-def _sync_names(worktree: LinkedWorktree) -> None:
-    """Sync the new branch and the files that identify the worktree: git has not, and power may fail."""
-    if worktree.branch_created:
-        _sync_branch(worktree)
-    registration = worktree.registration
+def _start_to_sync_names(worktree: LinkedWorktree) -> Callable[[], None]:
+    """Start to sync the new branch and the files that identify the worktree, and return what waits for it.
+
+    Git has not synced them, and power may fail.
+    """
+    refs, registration = worktree.common_dir / "refs", worktree.registration
+    branch = refs / "heads" / worktree.branch
+    parents = (parent for parent in branch.parents if parent.is_relative_to(refs))
+    wait_for_branch = files.start_fsync(*((branch, *parents) if worktree.branch_created else ()))
     mark_names = (MARK,) if worktree.owner and worktree.owner.mark else ()
-    names = (registration / name for name in ("HEAD", "commondir", pointer.BACK, "locked", *mark_names))
-    files.fsync(worktree.path / ".git", worktree.path, worktree.path.parent)
-    files.fsync(*names, registration, registration.parent)
+    wait_for_names = files.start_fsync(
+        *(worktree.path / ".git", worktree.path, worktree.path.parent),
+        *(registration / name for name in ("HEAD", "commondir", pointer.BACK, "locked", *mark_names)),
+        *(registration, registration.parent),
+    )
 
+    def wait() -> None:
+        wait_for_names()
+        try:
+            wait_for_branch()
+        except OSError:  # it is in a reftable or in packed-refs, or git packs refs in this moment
+            files.sync_file_system(worktree.common_dir)
 
-def _sync_branch(worktree: LinkedWorktree) -> None:
-    refs = worktree.common_dir / "refs"
-    path = refs / "heads" / worktree.branch
-    try:
-        files.fsync(path, *(parent for parent in path.parents if parent.is_relative_to(refs)))
-    except OSError:  # it is in a reftable or in packed-refs, or git packs refs in this moment
-        files.sync_file_system(worktree.common_dir)
+    return wait
 
 
 def _remove_attempt(git: Git, repository: Repository, path: Path, status: os.stat_result) -> None:

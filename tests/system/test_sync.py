@@ -1,0 +1,50 @@
+"""Several files are written to the disk at once."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.system import files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_several_files_are_synced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other they may take as long as a checkout."""
+    paths = [tmp_path / name for name in ("one", "two", "three")]
+    for path in paths:
+        path.touch()
+    meeting, synced = threading.Barrier(len(paths), timeout=10), []
+
+    def together(descriptor: int) -> None:
+        meeting.wait()
+        synced.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", together)
+    files.start_fsync(*paths)()
+    assert sorted(synced) == sorted(path.stat().st_ino for path in paths)
+
+
+def test_a_sync_that_fails_is_an_error_at_its_end(tmp_path: Path) -> None:
+    """Its caller must not go on as if the file were on the disk."""
+    wait = files.start_fsync(tmp_path, tmp_path / "absent")
+    with pytest.raises(FileNotFoundError):
+        wait()
+
+
+def test_files_are_synced_where_no_thread_can_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may limit the number of threads."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    synced: list[int] = []
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    files.start_fsync(tmp_path, tmp_path.parent)()
+    assert synced == [tmp_path.stat().st_ino, tmp_path.parent.stat().st_ino]
