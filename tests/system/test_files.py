@@ -381,3 +381,9 @@ def test_a_copy_has_the_mode_and_the_times(room: Path) -> None:
     assert (now.st_mode, now.st_mtime_ns) == (was.st_mode, 2_000_000_002)
     with pytest.raises(FileExistsError):
         files.copy(source, room / "copy")
+
+
+def test_the_type_of_a_file_system(tmp_path: Path) -> None:
+    """As the kernel names it; a path without a file has none."""
+    assert files.file_system_type(Path("/proc")) == "proc"
+    assert files.file_system_type(tmp_path / "nothing") is None

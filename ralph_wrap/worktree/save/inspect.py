@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import Head, finish_git, pointer, read_head, resolve_commit, run_git
@@ -17,7 +16,7 @@ from ralph_wrap.worktree.save.commits import named_objects, unreferenced
 from ralph_wrap.worktree.save.index import lift_flags, not_in_index, status_of
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.save.result import Losses
-from ralph_wrap.worktree.save.walk import walk
+from ralph_wrap.worktree.save.walk import file_clock, walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def look(
         OSError: a file cannot be read, or a signal came and *git* has a token.
 
     """
-    begun = time.time_ns()
+    begun = file_clock()
     with start_status(git) as running:
         walked = walk(worktree.path, inner, worktree.registration / "index", begun, git.cancel or NEVER)
         problems += walked.problems

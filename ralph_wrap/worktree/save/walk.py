@@ -3,16 +3,20 @@
 The walk also notes inode, mode, size and times of each file and directory. If a later walk notes the same, no
 process has written there meanwhile, and no ``git status`` needs to say so. Git itself decides by the same
 values whether it reads a file again. They prove nothing if a file was written just before the first walk. The
-kernel's clock ticks every few milliseconds, and a second write in the same tick would not show.
+clock for these times ticks every few milliseconds, and a second write in the same tick would not show.
+On a disk of its own, Linux takes these times from the clock of :func:`file_clock`. There a write shows once
+this clock has ticked. The server of a network file system has a clock that we cannot read.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from pathlib import Path
 
+from ralph_wrap.system import files
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.delete_tree import OPEN_DIRECTORY
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -25,18 +29,30 @@ if TYPE_CHECKING:
 
 _BARE = {"HEAD", "objects", "refs"}  # a directory with these is a repository (gitrepository-layout(5))
 _NOTED = 20_000  # files at most: of more, git reads the values faster, because it uses several cores
-_TICK = 30_000_000  # nanoseconds; the slowest clock of Linux ticks every 10 ms
+_TICK = 30_000_000  # nanoseconds for any other clock; the slowest one of Linux ticks every 10 ms
 _COARSE_TICK = 3_000_000_000  # the same for a file system that keeps whole seconds (FAT: two)
 _FINE = 1_000_000  # nanoseconds; a file system with finer times has some that are no multiple of this
 
+_CLOCK_REALTIME_COARSE = 5  # <linux/time.h>
+_OF_THIS_CLOCK = {"ext4", "tmpfs", "xfs"}  # file systems of Linux that keep its times, to the nanosecond
+
 _Stamp = tuple[str, str, int, int, int, int, int]
+
+
+def file_clock() -> int:
+    """Return the clock from which Linux takes the times of files, in nanoseconds since 1970.
+
+    The kernel's ``current_time()`` reads it (``ktime_get_coarse_real_ts64``). So a file that is written after
+    this call has no earlier time.
+    """
+    return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE) if sys.platform == "linux" else time.time_ns()
 
 
 class FileStamps(NamedTuple):
     """What the kernel says about the files of a worktree.
 
     Attributes:
-        begun: a time before the walk, in nanoseconds since 1970.
+        begun: what :func:`file_clock` showed before the walk.
         own_index: path of the worktree's index, which is one of the files.
         without: directories below the top that were left out.
         entries: directory, name, inode, mode, size and both times of each entry; ``None`` if there are too
@@ -51,13 +67,21 @@ class FileStamps(NamedTuple):
 
     def still_hold(self, top: Path) -> bool:
         """Return whether certainly no file below the top was written since :attr:`begun`."""
-        if self.entries is None or self.without:
-            return False
-        times = [entry[-1] for entry in self.entries]
-        tick = _TICK if any(moment % _FINE for moment in times) else _COARSE_TICK
-        if max(times) + tick >= self.begun:
+        if self.without or not self.show_each_write(top):
             return False
         return walk(top, self.without, self.own_index).stamps.entries == self.entries
+
+    def show_each_write(self, top: Path) -> bool:
+        """Return whether a file that was written since :attr:`begun` certainly has another time."""
+        if self.entries is None:
+            return False
+        times = [entry[-1] for entry in self.entries]
+        last = max(times)
+        if not any(moment % _FINE for moment in times):
+            return last + _COARSE_TICK < self.begun
+        if last + _TICK < self.begun:
+            return True
+        return last < self.begun and files.file_system_type(top) in _OF_THIS_CLOCK
 
 
 class DirectoryWalk(NamedTuple):
@@ -101,13 +125,14 @@ def walk(
         top: the top level of a worktree.
         without: directories to leave out.
         index: path of the worktree's index.
-        begun: when the work began that must see the same files, in nanoseconds since 1970.
+        begun: what :func:`file_clock` showed when the work began that must see the same files.
         cancel: a signal ends the walk.
 
     Raises:
         InterruptedError: a signal came.
 
     """
+    begun = begun or file_clock()
     root = os.fspath(top)
     repositories, bare, problems = list[str](), list[str](), list[str]()
     counts: dict[str, int] = {}
@@ -118,7 +143,7 @@ def walk(
         if (directory := waiting.pop()) in without:
             continue
         names: set[str] = set()
-        files = 0
+        count = 0
         path = f"{root}/{directory}"
         if not os.access(path, os.R_OK | os.X_OK):
             # Without X_OK the names can be read, but for git every file is unchanged.
@@ -133,16 +158,16 @@ def walk(
                         names.add(entry.name)
                         waiting.append(f"{directory}/{entry.name}" if directory else entry.name)
                     else:
-                        files += 1
+                        count += 1
                         if entry.name == "HEAD":
                             names.add(entry.name)
                     stamps = _noted(stamps, directory, entry)
         except OSError as error:
             problems.append(f"directory {directory or '.'} cannot be read: {error.strerror}")
-        counts[directory] = files
+        counts[directory] = count
         if names >= _BARE and directory:
             bare.append(directory)
-    noted = FileStamps(begun or time.time_ns(), index, without, stamps)
+    noted = FileStamps(begun, index, without, stamps)
     return DirectoryWalk(tuple(filter(None, repositories)), tuple(bare), counts, tuple(problems), noted)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ralph_wrap.git import Git, git_environment
+from ralph_wrap.system import files
 from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.worktree import fingerprints
-from ralph_wrap.worktree.save.walk import walk
+from ralph_wrap.worktree.save.walk import file_clock, walk
 from tests.support.cancelling import cancelled
 
 if TYPE_CHECKING:
@@ -71,11 +73,46 @@ def test_a_rename_of_the_whole_is_no_write(top: Path) -> None:
     assert stamps.still_hold(top.rename(top.with_name("aside")))
 
 
-def test_a_file_that_was_just_written_proves_nothing(top: Path) -> None:
-    """A second write in the same tick of the kernel's clock would leave no trace."""
-    begun = (top / "file").stat().st_ctime_ns
-    assert not walk(top, (), top.parent / "index", begun + 1_000_000).stamps.still_hold(top)
-    assert walk(top, (), top.parent / "index", begun + SECOND).stamps.still_hold(top)
+@pytest.mark.parametrize(("kind", "after"), [("ext4", 0), ("overlay", 1_000_000), (None, 1_000_000)])
+def test_a_file_that_was_just_written_proves_nothing(
+    top: Path, monkeypatch: pytest.MonkeyPatch, kind: str | None, after: int
+) -> None:
+    """A second write in the same tick would leave no trace, and only the clock of this kernel is known."""
+    monkeypatch.setattr(files, "file_system_type", lambda _path: kind)
+    written = (top.parent / "index").stat().st_ctime_ns  # the last one
+    assert not walk(top, (), top.parent / "index", written + after).stamps.still_hold(top)
+    assert walk(top, (), top.parent / "index", written + after + SECOND).stamps.still_hold(top)
+
+
+def test_after_a_tick_of_the_kernels_clock_each_write_shows(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that ends at once after the last write of its agent need not ask git."""
+    monkeypatch.setattr(files, "file_system_type", lambda _path: "ext4")
+    index = top.parent / "index"
+    written = index.stat().st_ctime_ns
+    assert walk(top, (), index, written + 1).stamps.still_hold(top)
+
+
+def test_whole_seconds_prove_little(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ext4 with small inodes keeps no fractions."""
+    monkeypatch.setattr(files, "file_system_type", lambda _path: "ext4")
+    second = 1_700_000_000 * SECOND
+    stamps = walk(top, (), top.parent / "index", second + SECOND).stamps
+    assert stamps.entries is not None
+    whole = stamps._replace(entries=[(*entry[:-2], second, second) for entry in stamps.entries])
+    assert not whole._replace(begun=second + 2 * SECOND).show_each_write(top)
+    assert whole._replace(begun=second + 4 * SECOND).show_each_write(top)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the times of other kernels are not compared exactly")
+def test_no_file_has_an_earlier_time_than_the_clock(tmp_path: Path) -> None:
+    """The whole comparison rests on this."""
+    path = tmp_path / "file"
+    for _ in range(2_000):
+        clock = file_clock()
+        path.write_bytes(b"")
+        assert clock <= path.stat().st_ctime_ns <= time.time_ns()
 
 
 def test_a_directory_that_is_left_out_proves_nothing(top: Path) -> None:
