@@ -44,7 +44,7 @@ CLONE = "ralph-wrap-clone"
 
 _FORMAT = DocumentFormat(version=1)
 _LONGEST_LOCK = 4096  # bytes of a reason
-# builtin/worktree.c: what git itself writes while it adds a worktree, before it writes our reason.
+# builtin/worktree.c: what git itself writes while it adds a worktree, before we write our reason.
 _LOCKS_OF_GIT = ("initializing", "added with --lock")
 _HEAD_IN_REFTABLE = "ref: refs/heads/.invalid"  # git's file HEAD where refs are in tables
 
@@ -181,7 +181,7 @@ def was_unlocked(registration: Path, record: SessionRecord) -> bool:
 
 
 def is_unfinished(registration: Path, lock: str, branch: str | None, base: str | None = None) -> bool:
-    """Return whether a registration is what ``git worktree add`` leaves behind if it is killed for us.
+    """Return whether a registration is half-made: by us, or by a ``git worktree add`` that was killed for us.
 
     Arguments:
         registration: has the name that we gave it.
@@ -192,7 +192,7 @@ def is_unfinished(registration: Path, lock: str, branch: str | None, base: str |
     """
     if registration.is_symlink() or not registration.is_dir() or (registration / "index").exists():
         return False
-    if not any(registration.iterdir()):  # git makes the directory first, and then the lock
+    if not any(registration.iterdir()):  # the directory is made first, and then the lock
         return True
     head = _head_of(registration)
     named = branch is None or f"ref: refs/heads/{branch}".startswith(head) or _is_none(head)

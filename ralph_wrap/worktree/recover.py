@@ -4,7 +4,7 @@ Only its registration identifies it (see ``ownership``). The last step of its ow
 list the steps) decides what this module does:
 
 - A registration without a ``gitdir`` file, or a directory without a ``.git`` file: the session was killed
-  during ``git worktree add``. Both are removed, but only if no agent ran yet.
+  while it registered the worktree. Both are removed, but only if no agent ran yet.
 - Both exist and name each other: a worktree, even if only a part of it is checked out.
 - The directory is in the trash and still registered: it was saved, but the last check is missing. It goes
   back to its path, and the sweep saves and removes it again.
@@ -33,7 +33,7 @@ from ralph_wrap.worktree.managed.find import directory_of
 from ralph_wrap.worktree.managed.metadata import marked
 from ralph_wrap.worktree.model import WARM, LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
-from ralph_wrap.worktree.register import pointer_to, pointers_to
+from ralph_wrap.worktree.register import pointer_to, pointers_to, remove_unfinished
 from ralph_wrap.worktree.remove import (
     LEAVING,
     WorktreeOutcome,
@@ -93,7 +93,7 @@ def adopt(repository: Repository, record: SessionRecord, *, path: Path, trash: P
         if leaving:
             leaving.rename(path)
         if record.state == "starting" and _is_hollow(registration, path) and _names(registration, path):
-            _remove_registration(registration)
+            remove_unfinished(registration)
             take_apart(registration, path, session_lock(record.session), record.branch, record.base)
             return None
     return LinkedWorktree(
@@ -287,22 +287,10 @@ def _is_hollow(registration: Path, path: Path) -> bool:
     return not os.path.lexists(path) or ownership.is_begun(path, pointers_to(registration, path))
 
 
-def _remove_registration(registration: Path) -> None:
-    """Remove a registration, its lock last: after a kill the next process can still see that it is ours."""
-    lock = registration / "locked"
-    for entry in [path for path in registration.iterdir() if path != lock]:
-        if entry.is_dir() and not entry.is_symlink():
-            deferred.shutil.rmtree(entry)
-        else:
-            entry.unlink()
-    lock.unlink(missing_ok=True)
-    registration.rmdir()
-
-
 def take_apart(
     registration: Path, path: Path, lock: str, branch: str | None, base: str | None = None
 ) -> None:
-    """Remove what a killed ``git worktree add`` left, before it held any work.
+    """Remove a half-made worktree of a killed process, before it held any work.
 
     The caller holds the repository's lock, so no other process works on it.
 
@@ -320,7 +308,7 @@ def take_apart(
     if os.path.lexists(registration):
         if not ownership.is_unfinished(registration, lock, branch, base):
             return
-        _remove_registration(registration)
+        remove_unfinished(registration)
     if ownership.is_begun(path, pointers_to(registration, path)):
         for entry in path.iterdir():
             entry.unlink()

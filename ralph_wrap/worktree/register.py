@@ -1,12 +1,17 @@
-"""Register a worktree with git, locked against ``git worktree prune``, and usable under every mount point.
+"""Register a worktree, locked against ``git worktree prune``, and usable under every mount point.
 
-The branch of a session is created while another git registers the worktree.
+This module writes the registration itself (gitrepository-layout(5)), without a git process. The file
+``gitdir`` comes last, by a rename. Git ignores a registration without this file, so no process ever reads a
+half-written one. Where only git knows enough, ``git worktree add`` registers the worktree (see :func:`add`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
+import stat
 
 from ralph_wrap.errors import BranchBusyError
 from ralph_wrap.git import (
@@ -15,15 +20,14 @@ from ralph_wrap.git import (
     finish_git,
     list_refs,
     pointer,
-    run_git,
     run_git_again,
     start_to_create_branch,
     worktree_holding,
 )
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.lock import repository_lock
-from ralph_wrap.worktree.ownership import SessionMark, write_mark
+from ralph_wrap.worktree.ownership import SessionMark, others_naming, write_mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,29 +39,7 @@ if TYPE_CHECKING:
 
 _UNLOGGED = ("-c", "core.logAllRefUpdates=false")  # the reflog begins with the work in the worktree
 _PATIENCE = 10.0  # seconds for git to create a branch, after another step of the start has failed
-
-
-class LockedBranch(NamedTuple):
-    """A branch, while this process has the lock of the repository.
-
-    Attributes:
-        tip: its commit, if it existed before; ``None`` for a new branch.
-        creating: git, which may still be creating it; ``None`` if the branch exists.
-
-    """
-
-    tip: str | None
-    creating: RunningCommand | None
-
-    def wait(self) -> None:
-        """Wait until the branch exists.
-
-        Raises:
-            GitError: it exists already, or the name of another branch conflicts with it.
-
-        """
-        if self.creating is not None:
-            finish_git(self.creating, "update-ref")
+_UNFIT = r"[^\w.-]|^\.|\.(?=\.|$|lock$)"  # characters that no name of a registration has
 
 
 class WorktreeBranch(NamedTuple):
@@ -84,36 +66,39 @@ class WorktreeBranch(NamedTuple):
         return f"refs/heads/{self.name}"
 
     @contextlib.contextmanager
-    def create_own(self, undo: contextlib.ExitStack) -> Iterator[LockedBranch]:
-        """Take the lock of the repository, while git creates the branch of a session.
+    def create_own(self, undo: contextlib.ExitStack) -> Iterator[str | None]:
+        """Create the branch of a session, and then take the lock of the repository.
 
-        Its name is new: no other process wants it, and no HEAD names it.
+        Its name is new: no other process wants it, and no HEAD names it. So the lock is not held meanwhile.
 
         Arguments:
             undo: gets the step that deletes the branch.
 
+        Returns:
+            The context manager returns ``None``: the branch did not exist before.
+
         Raises:
-            GitError: git would wait for a FIFO.
+            GitError: it exists already, or the name of another branch conflicts with it.
             LockedError: another process held the lock all the time.
             OSError: git or the lock cannot be had.
 
         """
-        with self._creating() as creating, contextlib.ExitStack() as lock:
-            try:
-                lock.enter_context(repository_lock(self.repository.common_dir))
-            except OSError:  # LockedError is one
-                undo.callback(self._delete_if_created, creating)  # without the lock: no worktree has it
-                raise
-            undo.callback(self._take_back, creating)
-            yield LockedBranch(None, creating)
+        with self._creating() as creating:
+            undo.callback(self._delete_if_created, creating)
+            finish_git(creating, "update-ref")
+        with repository_lock(self.repository.common_dir):
+            yield None
 
     @contextlib.contextmanager
-    def create_named(self, undo: contextlib.ExitStack, *, continued: bool) -> Iterator[LockedBranch]:
+    def create_named(self, undo: contextlib.ExitStack, *, continued: bool) -> Iterator[str | None]:
         """Take the lock of the repository, and then create the branch that a user named.
 
         Arguments:
             undo: gets the step that deletes a created branch.
             continued: the branch may exist already.
+
+        Returns:
+            The context manager returns the commit of the branch if it existed before, else ``None``.
 
         Raises:
             BranchBusyError: the branch is checked out in another worktree.
@@ -132,7 +117,7 @@ class WorktreeBranch(NamedTuple):
                     f"branch {self.name} is checked out in {holder}",
                     "name another branch, or end what works on it",
                 )
-            yield LockedBranch(tip, None)
+            yield tip
 
     @contextlib.contextmanager
     def _creating(self) -> Iterator[RunningCommand]:
@@ -155,21 +140,62 @@ class WorktreeBranch(NamedTuple):
             delete_ref(self.git, self.ref, self.base)
 
 
-def add(git: Git, path: Path, reason: str, *arguments: str | Path, mark: SessionMark | None = None) -> Path:
+def add(
+    git: Git,
+    repository: Repository,
+    path: Path,
+    reason: str,
+    commit: str,
+    branch: str | None = None,
+    *,
+    existed: bool = False,
+    mark: SessionMark | None = None,
+) -> Path:
     """Register a worktree in an empty directory, without a checkout, and return its registration.
 
+    The caller holds the lock of the repository.
+
     Arguments:
-        git: git in the repository; the caller holds its lock.
+        git: git in the repository.
+        repository: the project's repository.
         path: the directory.
         reason: the reason of the registration's lock, for ``git worktree list``.
-        arguments: further arguments of ``git worktree add``.
+        commit: object id, for a detached HEAD.
+        branch: the branch to be on instead, without ``refs/heads/``; it exists.
+        existed: other processes know the branch. Only git can tell whether it is being rebased elsewhere.
         mark: the mark of the session; ``None`` for a worktree without one.
 
     Raises:
         GitError: git refuses.
-        OSError: a file cannot be read or written.
+        OSError: a file cannot be read or written, or another registration names the directory.
 
     """
+    if existed or _needs_git(repository):
+        arguments = (path, branch) if branch else ("--detach", path, commit)
+        return _add_by_git(git, path, reason, *arguments, mark=mark)
+    registration = _make_directory(repository.common_dir, path.name)
+    try:
+        _write(registration, path, reason, f"ref: refs/heads/{branch}" if branch else commit, mark)
+    except BaseException:
+        with contextlib.suppress(OSError):  # the rest still looks unfinished
+            remove_unfinished(registration)
+        raise
+    return registration
+
+
+def _needs_git(repository: Repository) -> bool:
+    """Return whether a registration in this repository holds more than the files that each one has.
+
+    With reftables, ``refs/heads`` is a file, and HEAD is in a table. And git copies two files of the checkout
+    if the configuration switches them on. One is its own configuration (git-worktree(1): CONFIGURATION FILE).
+    The other one holds the patterns of a sparse checkout.
+    """
+    git_dir = pointer.git_dir_of(repository.root)
+    copied = (git_dir / "config.worktree", git_dir / "info/sparse-checkout")
+    return not (repository.common_dir / "refs/heads").is_dir() or any(map(os.path.lexists, copied))
+
+
+def _add_by_git(git: Git, path: Path, reason: str, *arguments: str | Path, mark: SessionMark | None) -> Path:
     config = (*ABSOLUTE_POINTERS, *_UNLOGGED)
     run_git_again(git, "worktree", "add", "--no-checkout", "--lock", *arguments, config=config)
     registration = pointer.read(path)
@@ -181,26 +207,66 @@ def add(git: Git, path: Path, reason: str, *arguments: str | Path, mark: Session
     return registration
 
 
-def switch(git: Git, path: Path, registration: Path, branch: str, commit: str) -> None:
-    """Have a new worktree with a detached HEAD be on a branch, without a checkout.
+def _make_directory(common_dir: Path, name: str) -> Path:
+    """Make the directory of a registration, with a number after its name if that is taken, as git does."""
+    worktrees, name, number = common_dir / "worktrees", _fitting(name), 0
+    while True:
+        registration = worktrees / f"{name}{number or ''}"
+        try:
+            registration.mkdir()
+        except FileExistsError:
+            number += 1
+        except FileNotFoundError:  # the first one; git removes the parent together with the last one
+            worktrees.mkdir(exist_ok=True)
+            shared = stat.S_IMODE(common_dir.stat().st_mode)
+            if stat.S_IMODE(worktrees.stat().st_mode) != shared:  # git-config(1): core.sharedRepository
+                worktrees.chmod(shared)
+        else:
+            return registration
 
-    Arguments:
-        git: git in the repository; the caller holds its lock.
-        path: the directory.
-        registration: the result of :func:`add`.
-        branch: an existing branch that no other worktree has.
-        commit: object id of the branch and of HEAD.
+
+def _fitting(name: str) -> str:
+    """Return a name that fits into the names of refs (git-check-ref-format(1))."""
+    if name.replace("-", "").isalnum():  # a session's: the pattern takes 0.2 ms to compile
+        return name
+    return re.sub(_UNFIT, "-", name)
+
+
+def _write(registration: Path, path: Path, reason: str, head: str, mark: SessionMark | None) -> None:
+    """Write the files of a registration and the ``.git`` file of its directory, in the order that counts.
+
+    The lock is first, so that no ``git worktree prune`` removes it. Without ``gitdir`` git does not see it.
+    """
+    if others := others_naming(registration, path):
+        raise FileExistsError(errno.EEXIST, f"{others[0].name} is registered in its place", os.fspath(path))
+    files.create(registration / "locked", os.fsencode(f"{reason}\n"), sync=False)
+    files.create(registration / "commondir", b"../..\n", sync=False)
+    if mark is not None:
+        write_mark(registration, mark)
+    files.create(registration / "HEAD", os.fsencode(f"{head}\n"), sync=False)
+    files.create(path / ".git", pointer_to(registration, path), sync=False)
+    files.replace(registration / pointer.BACK, pointer.gitdir_content(path), sync=False)
+
+
+def remove_unfinished(registration: Path) -> None:
+    """Remove a registration.
+
+    ``gitdir`` goes first: from then on git does not see it. Its lock goes last: after a kill the next process
+    can still see that it is ours.
 
     Raises:
-        GitError: git refuses.
-        OSError: a file cannot be read or written.
+        OSError: a file cannot be removed.
 
     """
-    head = registration / "HEAD"
-    if files.read(head) == f"{commit}\n".encode():
-        files.replace(head, os.fsencode(f"ref: refs/heads/{branch}\n"), sync=False)
-    else:  # HEAD is in a reftable
-        run_git(git._replace(cwd=path), "symbolic-ref", "HEAD", f"refs/heads/{branch}", config=_UNLOGGED)
+    (registration / pointer.BACK).unlink(missing_ok=True)
+    lock = registration / "locked"
+    for entry in [path for path in registration.iterdir() if path != lock]:
+        if entry.is_dir() and not entry.is_symlink():
+            deferred.shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    lock.unlink(missing_ok=True)
+    registration.rmdir()
 
 
 def pointers_to(registration: Path, path: Path) -> tuple[bytes, bytes]:

@@ -210,7 +210,7 @@ def _make(git: Git, repository: Repository, home: Registry, commit: str, *, whol
     try:
         with repository_lock(repository.common_dir):
             path.mkdir()
-            registration = add(git, path, REASON, "--detach", path, commit)
+            registration = add(git, repository, path, REASON, commit)
         if not whole:
             (registration / "info").mkdir(exist_ok=True)
             files.replace(registration / "info" / "sparse-checkout", cone(()), sync=False)

@@ -99,7 +99,7 @@ def test_worktrees_are_listed(
 def test_the_worktree_of_a_session_is_on_its_branch(
     container: str, repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_reftables: bool
 ) -> None:
-    """HEAD is detached until another git has created the branch; its reflog begins with the work."""
+    """Each version reads the registration that we wrote; its reflog begins with the work."""
     if has_reftables:
         _use_reftables(container, repo)
     monkeypatch.setenv("PATH", debian_git.shim(tmp_path / "shim", container))

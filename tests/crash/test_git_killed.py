@@ -15,7 +15,7 @@ import pytest
 
 from tests.crash.points import chosen
 from tests.crash.world import Reference, World
-from tests.support.git_shim import deadly_filter, deadly_git
+from tests.support.git_shim import deadly_filter, deadly_git, have_git_register
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +50,7 @@ class Deadly(NamedTuple):
                 world.repo.git("config", "--global", f"filter.deadly.{direction}", driver)
             world.repo.git("add", ".gitattributes")
             world.repo.git("commit", "-q", "-m", "attributes")
+            have_git_register(world.repo.path)
 
         reference = Reference.make(tmp_path, home, program, kind, "git-before", prepare)
         return cls(reference, {"PATH": deadly_git(tmp_path / "bin")})

@@ -172,7 +172,7 @@ def test_git_killed_at_any_call_of_a_merge(tmp_path: Path, program: ForkServer, 
     """The merge goes on or says why it cannot; the next one does it."""
     reference = Reference.make(tmp_path, program, fault)
     env = {"PATH": deadly_git(tmp_path / "bin")}
-    changing = next(position for position, name in enumerate(reference.points) if " worktree add " in name)
+    changing = next(position for position, name in enumerate(reference.points) if " reset --hard " in name)
     for number in chosen(len(reference.points), first=changing + 1, each=6):
         point = reference.points[number - 1]
         yard = reference.fresh.copy(tmp_path / f"{fault}-{number}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     ("script", "most"),
-    [("true", 10), ("echo new > new", 16), ("git commit -q --allow-empty -m work", 14)],
+    [("true", 8), ("echo new > new", 14), ("git commit -q --allow-empty -m work", 12)],
     ids=["no change", "a new file", "a commit"],
 )
 def test_git_processes_of_a_session(repo: Repo, tmp_path: Path, script: str, most: int) -> None:

@@ -69,9 +69,9 @@ def test_a_branch_without_work_is_dropped_by_the_exit_report(repo: Repo, home: P
 
 
 @each_signal
-@pytest.mark.parametrize("at", ["update-ref", "worktree add", "read-tree --reset"])
+@pytest.mark.parametrize("at", ["update-ref", "read-tree --reset"])
 def test_during_creation(repo: Repo, tmp_path: Path, home: Path, number: signal.Signals, at: str) -> None:
-    """Branch and registration are waited for, a checkout is cut short; all are undone."""
+    """The branch is waited for, a checkout is cut short; both are undone."""
     with Gate(tmp_path / "gate", at) as gate, Session(repo.path, *SH, "touch ran", env=gate.env) as session:
         gate.wait()
         session.send(number)

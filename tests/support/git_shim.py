@@ -25,6 +25,15 @@ def shim_git(directory: Path, cases: str) -> str:
     return f"{directory}{os.pathsep}{os.environ['PATH']}"
 
 
+def have_git_register(project: Path) -> None:
+    """Have ``git worktree add`` register the next worktrees of a project.
+
+    If there are patterns of a sparse checkout, only git knows whether it has to copy them.
+    """
+    (project / ".git/info").mkdir(exist_ok=True)
+    (project / ".git/info/sparse-checkout").touch()
+
+
 def old_git(directory: Path, version: str) -> str:
     """Make a git that says that it has another version, and return the PATH that finds it first.
 

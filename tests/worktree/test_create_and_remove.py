@@ -17,7 +17,7 @@ from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ignore import appended
 from ralph_wrap.worktree.ownership import WorktreeOwner
 from tests.support.cancelling import cancelled
-from tests.support.git_shim import shim_git
+from tests.support.git_shim import have_git_register, shim_git
 from tests.support.mounts import mounted, needs_mounts
 from tests.support.repo import Repo, make_repo
 from tests.support.trees import ID, SESSION, WIP, located, make_tree
@@ -154,6 +154,7 @@ def test_a_failed_attempt_leaves_nothing(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, how: str
 ) -> None:
     """Whether git fails before, after or in the middle of its work."""
+    have_git_register(repo.path)
     monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", f'*" {step} "*) {how} ;;'))
     with pytest.raises(IsolationError, match=f"git {step.split(maxsplit=1)[0]}"):
         make_tree(repo)

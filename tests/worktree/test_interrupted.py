@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.directory_listing import listing
-from tests.support.git_shim import shim_git
+from tests.support.git_shim import have_git_register, shim_git
 from tests.support.orphans import sweep
 from tests.support.processes import end_all
 from tests.support.repo import Repo
@@ -36,6 +36,7 @@ def test_a_session_that_was_killed_while_git_added_its_worktree_is_finished_at_a
     repo: Repo, tmp_path: Path, pointer: str
 ) -> None:
     """The project was moved, or is mounted elsewhere. The worktree holds no file but git's ``.git``."""
+    have_git_register(repo.path)
     path = shim_git(tmp_path / "shim", '*" worktree add "*) "$REAL" "$@"; kill -KILL $PPID; exit 1 ;;')
     command("run", "--isolation", "require", "-n", "1", "--", "true", cwd=repo.path, env={"PATH": path})
     (worktree,) = (repo.path / ".ralph/worktrees").iterdir()
@@ -52,6 +53,7 @@ def test_a_session_that_was_killed_while_git_added_its_worktree_to_reftables_is_
     repo: Repo, tmp_path: Path
 ) -> None:
     """HEAD of the worktree is in a table, and the file says nothing."""
+    have_git_register(repo.path)
     path = shim_git(tmp_path / "shim", '*" worktree add "*) "$REAL" "$@"; kill -KILL $PPID; exit 1 ;;')
     command("run", "--isolation", "require", "-n", "1", "--", "true", cwd=repo.path, env={"PATH": path})
     (head,) = repo.path.glob(".git/worktrees/*/HEAD")
@@ -64,6 +66,7 @@ def test_a_session_that_was_killed_while_git_added_its_worktree_to_reftables_is_
 
 def test_a_worktree_that_a_user_moved_stays_registered(repo: Repo, tmp_path: Path) -> None:
     """Its new path ends like the old one, where an empty directory lies: no other mount explains that."""
+    have_git_register(repo.path)
     path = shim_git(tmp_path / "shim", '*" worktree add "*) "$REAL" "$@"; kill -KILL $PPID; exit 1 ;;')
     command("run", "--isolation", "require", "-n", "1", "--", "true", cwd=repo.path, env={"PATH": path})
     (worktree,) = (repo.path / ".ralph/worktrees").iterdir()

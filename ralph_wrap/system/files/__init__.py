@@ -42,13 +42,13 @@ def claim(path: Path, content: bytes, *, mode: int = 0o666) -> None:
     # Write first, then link: if we are killed between, a reader must not find half of the content.
     temporary = _temporary(path)
     try:
-        _write_new(temporary, content, mode)
+        create(temporary, content, mode=mode)
         try:
             path.hardlink_to(temporary)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            _write_new(path, content, mode)
+            create(path, content, mode=mode)
     finally:
         with contextlib.suppress(OSError):  # the release of a record removes such temporary files
             temporary.unlink()
@@ -59,11 +59,25 @@ def claim(path: Path, content: bytes, *, mode: int = 0o666) -> None:
         raise
 
 
-def _write_new(path: Path, content: bytes, mode: int) -> None:
+def create(path: Path, content: bytes, *, mode: int = 0o666, sync: bool = True) -> None:
+    """Create a file that must not exist yet, where a reader may find a part of its content.
+
+    Arguments:
+        path: the file; its directory exists.
+        content: all of it.
+        mode: file mode, before the umask.
+        sync: the content is on the disk when this returns.
+
+    Raises:
+        FileExistsError: the file exists.
+        OSError: the file could not be written; nothing is left of it.
+
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
         write_all(descriptor, content)
-        os.fsync(descriptor)
+        if sync:
+            os.fsync(descriptor)
     except OSError:
         path.unlink(missing_ok=True)
         raise

@@ -2,19 +2,13 @@
 
 The steps, each undone if a later one fails:
 
-1. Under the repository's lock: register the worktree without a checkout. If several ``git worktree add`` run
-   at once, one in ten fails: they read each other's half-written registration. So they run one after the
-   other; without the checkout each takes milliseconds.
-2. Still under the lock: write the reason of the registration's lock, and make the path in the worktree's
-   ``.git`` file relative. Then it works where the project is mounted under another path. The path in
-   ``gitdir`` stays absolute: git resolves a relative one against the current directory.
+1. Create the branch. One with a name that the user chose is created or found under the repository's lock.
+2. Under the lock: register the worktree without a checkout (see ``register``). This takes a millisecond. The
+   path in the worktree's ``.git`` file is relative, so it works where the project is mounted under another
+   path. The path in ``gitdir`` is absolute: git resolves a relative one against the current directory.
 3. Outside the lock: check the files out, on several cores.
 
-Another git creates the branch of a session meanwhile. It starts before the wait for the lock. HEAD of the new
-worktree is detached until it has ended. A branch with a name that the user chose is created or found under
-the lock, before step 1.
-
-If there is a warm worktree (see ``warm``), it replaces the new registration in step 1. Then step 3 checks out
+If there is a warm worktree (see ``warm``), it replaces the new registration in step 2. Then step 3 checks out
 only the differences from the base.
 
 ``update-ref`` creates the branch, never ``worktree add -b``. So this module knows whether to undo the branch,
@@ -53,7 +47,7 @@ from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, WorktreeLayout, is_sp
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import MARK
-from ralph_wrap.worktree.register import WorktreeBranch, add, switch
+from ralph_wrap.worktree.register import WorktreeBranch, add
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +56,6 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.worktree.ownership import WorktreeOwner
-    from ralph_wrap.worktree.register import LockedBranch
     from ralph_wrap.worktree.warm import WarmWorktree
 
 # More workers than cores: they wait for the disk most of the time. Below the threshold the start of the
@@ -125,15 +118,15 @@ def create(
     with _all_or_nothing(git, repository, path, branch) as undo:
         head = WorktreeBranch(git, repository, branch, base, f"ralph-wrap: {owner.lock}")
         own = owner.mark is not None and not continued
-        with head.create_own(undo) if own else head.create_named(undo, continued=continued) as locked:
+        with head.create_own(undo) if own else head.create_named(undo, continued=continued) as tip:
             warm = warm if warm and warm.is_untouched() else None
             worktree = LinkedWorktree(
                 path=path,
-                registration=_register(head, locked, path, owner, warm, undo),
+                registration=_register(head, tip, path, owner, warm, undo),
                 common_dir=repository.common_dir,
                 branch=branch,
-                base=locked.tip or base,
-                branch_created=locked.tip is None,
+                base=tip or base,
+                branch_created=tip is None,
                 config=file_system_config(file_mode=repository.file_mode, symlinks=repository.symlinks),
                 warm=warm is not None,
                 owner=owner,
@@ -178,7 +171,7 @@ def _all_or_nothing(
 
 def _register(
     branch: WorktreeBranch,
-    locked: LockedBranch,
+    tip: str | None,
     path: Path,
     owner: WorktreeOwner,
     warm: WarmWorktree | None,
@@ -187,15 +180,18 @@ def _register(
     """Move a warm worktree to a directory, or register a new one there, and return the registration."""
     status = _claim_directory(path, undo)
     if warm is not None:
-        locked.wait()
         return warm.take(path, branch.name, owner)
     undo.callback(_remove_attempt, branch.git, branch.repository, path, status)
-    if locked.creating is None:
-        return add(branch.git, path, owner.lock, path, branch.name, mark=owner.mark)
-    registration = add(branch.git, path, owner.lock, "--detach", path, branch.base, mark=owner.mark)
-    locked.wait()
-    switch(branch.git, path, registration, branch.name, branch.base)
-    return registration
+    return add(
+        branch.git,
+        branch.repository,
+        path,
+        owner.lock,
+        branch.base,
+        branch.name,
+        existed=tip is not None,
+        mark=owner.mark,
+    )
 
 
 def _claim_directory(path: Path, undo: contextlib.ExitStack) -> os.stat_result:

@@ -61,7 +61,7 @@ def make(git: Git, repository: Repository, pool: Path, commit: str) -> WarmWorkt
     with repository_lock(repository.common_dir):
         path.mkdir()
         try:
-            warm = WarmWorktree(path, add(git, path, REASON, "--detach", path, commit), None)
+            warm = WarmWorktree(path, add(git, repository, path, REASON, commit), None)
             # Before the checkout: on a full disk git could write no index, so give_up could not compare the
             # files, and the disk would stay full.
             run_git(_begun(warm, warm.git(git, repository)), "read-tree", commit)
@@ -136,7 +136,10 @@ def _work_in(unfinished: WarmWorktree, git: Git) -> str | None:
     log = registration / "logs" / "HEAD"
     commit = decode(files.read(registration / "HEAD")).strip()
     moves = [line.split()[:2] for line in files.read(log).splitlines()] if log.is_file() else []
-    created = [b"0" * len(commit), commit.encode()]  # the only entry of `git worktree add`
+    created = [
+        b"0" * len(commit),
+        commit.encode(),
+    ]  # the only entry of `git worktree add`
     if not is_oid(commit) or any(move != created for move in moves):
         return "a process has worked in it"
     scratch = _begun(unfinished, git)

@@ -146,7 +146,7 @@ def test_a_full_disk_is_reported(repo: Repo, log: Log, tmp_path: Path) -> None:
     """Nothing has moved."""
     branch(repo, "aaaa", AAAA)
     before = state(repo)
-    cases = """*" worktree add "*) echo "fatal: cannot write: No space left on device" >&2; exit 128 ;;"""
+    cases = """*" reset --hard "*) echo "fatal: cannot write: No space left on device" >&2; exit 128 ;;"""
     with pytest.raises(RalphError, match="No space left on device"):
         land(repo, log, "aaaa", env={"PATH": shim_git(tmp_path / "bin", cases)})
     assert state(repo) == before

@@ -334,7 +334,7 @@ class ByHand:
 
 def test_pings_are_answered_while_git_works(repo: Repo, tmp_path: Path) -> None:
     """A client may take a silent server for a dead one. And the end of standard input ends the server."""
-    with Gate(tmp_path / "gate", "worktree add") as gate, ByHand(repo, **gate.env) as server:
+    with Gate(tmp_path / "gate", "update-ref") as gate, ByHand(repo, **gate.env) as server:
         server.ask("tools/call", name="enter_worktree", arguments={"name": "try"})
         gate.wait()
         server.ask("ping")
@@ -350,7 +350,7 @@ def test_pings_are_answered_while_git_works(repo: Repo, tmp_path: Path) -> None:
 @pytest.mark.parametrize("way", ["client gone", "TERM"])
 def test_what_has_begun_is_brought_to_its_end(repo: Repo, tmp_path: Path, way: str) -> None:
     """Whatever ends the server in the middle of a call; nothing is printed that looks like a bug."""
-    with Gate(tmp_path / "gate", "worktree add") as gate, ByHand(repo, **gate.env) as server:
+    with Gate(tmp_path / "gate", "update-ref") as gate, ByHand(repo, **gate.env) as server:
         server.ask("tools/call", name="enter_worktree", arguments={"name": "try"})
         gate.wait()
         if way == "TERM":  # standard input stays open

@@ -1,24 +1,27 @@
-"""The branch of a session, which git creates while another git registers the worktree."""
+"""The branch of a session, and the registration of a worktree on it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import errno
+import os
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ralph_wrap.errors import ConflictError, IsolationError
 from ralph_wrap.system import files
 from ralph_wrap.worktree import lock
-from ralph_wrap.worktree.ownership import SessionMark
+from ralph_wrap.worktree.ownership import MARK, SessionMark
 from tests.support.git_shim import shim_git
 from tests.support.trees import ID, SESSION, make_tree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.support.repo import Repo
 
-MARK = SessionMark(SESSION, f"ralph/{ID}")
+OWN = SessionMark(SESSION, f"ralph/{ID}")
 
 _CREATE = '*" update-ref --no-deref "*)'
 
@@ -28,18 +31,17 @@ def _assert_nothing_is_left(repo: Repo) -> None:
     assert not [*repo.path.glob(".git/worktrees/*"), *repo.path.glob(".ralph/worktrees/*")]
 
 
-def _once_registered(repo: Repo) -> str:
-    """Return shell code that waits for the registration of the worktree."""
-    return f"until [ -e {repo.path}/.ralph/worktrees/{SESSION}/.git ]; do sleep 0.01; done"
+def _after(first: Callable[..., object], then: Callable[..., Any]) -> Callable[..., Any]:
+    def both(*arguments: Any, **options: Any) -> Any:
+        first(*arguments, **options)
+        return then(*arguments, **options)
+
+    return both
 
 
-def test_git_creates_the_branch_while_it_registers_the_worktree(
-    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One does not wait for the other, and then the worktree is on the branch."""
-    shim = shim_git(tmp_path / "shim", f"{_CREATE} {_once_registered(repo)} ;;")
-    monkeypatch.setenv("PATH", shim)
-    tree = make_tree(repo, mark=MARK)
+def test_the_worktree_of_a_new_branch_is_on_it(repo: Repo) -> None:
+    """Git lists it as on its branch, and the reflog is empty."""
+    tree = make_tree(repo, mark=OWN)
     assert tree.inside.git("symbolic-ref", "HEAD") == f"refs/heads/ralph/{ID}"
     assert f"branch refs/heads/ralph/{ID}" in repo.git("worktree", "list", "--porcelain").split("\n")
     assert not [*tree.linked.registration.glob("logs/*")], "its reflog begins with the work in it"
@@ -49,24 +51,28 @@ def test_git_creates_the_branch_while_it_registers_the_worktree(
 def test_a_branch_that_cannot_be_created_leaves_nothing(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """The worktree is registered by then."""
-    shim = shim_git(tmp_path / "shim", f"{_CREATE} {_once_registered(repo)}; {how} ;;")
-    monkeypatch.setenv("PATH", shim)
+    """Git may have created it before it was killed."""
+    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", f"{_CREATE} {how} ;;"))
     with pytest.raises(IsolationError, match="git update-ref"):
-        make_tree(repo, mark=MARK)
+        make_tree(repo, mark=OWN)
     _assert_nothing_is_left(repo)
 
 
-def test_a_branch_that_is_created_after_a_failure_is_deleted(
-    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["locked", "commondir", MARK, "HEAD", ".git", "gitdir"])
+def test_a_registration_that_cannot_be_written_leaves_nothing(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """The other git fails first."""
-    failed = tmp_path / "failed"
-    cases = f"""*" worktree add "*) touch {failed}; exit 1 ;;
-    {_CREATE} until [ -e {failed} ]; do sleep 0.01; done; sleep 0.3 ;;"""
-    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", cases))
-    with pytest.raises(IsolationError, match="git worktree"):
-        make_tree(repo, mark=MARK)
+    """The disk is full at one of its files."""
+
+    def filling(path: Path, *_: object, **__: object) -> None:
+        if path.name == name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(path))
+
+    for function in ("create", "replace"):
+        monkeypatch.setattr(files, function, _after(filling, getattr(files, function)))
+    with pytest.raises(IsolationError, match=rf"No space left on device: .*{name}$"):
+        make_tree(repo, mark=OWN)
+    monkeypatch.undo()
     _assert_nothing_is_left(repo)
 
 
@@ -76,7 +82,7 @@ def test_without_the_lock_of_the_repository_nothing_is_left(
     """The branch exists by then."""
     monkeypatch.setattr(lock, "_TIMEOUT", 0.5)
     with files.locked_directory(repo.path / ".git", 1.0), pytest.raises(ConflictError):
-        make_tree(repo, mark=MARK)
+        make_tree(repo, mark=OWN)
     _assert_nothing_is_left(repo)
 
 
@@ -84,5 +90,5 @@ def test_a_branch_that_exists_already_is_kept(repo: Repo) -> None:
     """It is another owner's, although it is where ours would be."""
     repo.git("branch", f"ralph/{ID}")
     with pytest.raises(IsolationError, match="git update-ref"):
-        make_tree(repo, mark=MARK)
+        make_tree(repo, mark=OWN)
     assert repo.branches() == ["main", f"ralph/{ID}"]
