@@ -8,7 +8,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # A worker without tests takes half of those of another one. If each takes many at once, one has all that are long.
 PYTEST := tests/in_memory $(BIN)/pytest --dist worksteal
 
-# A quarter of the cases of each slow test and each crash test, and a part of the kill points; others on the next day.
+# A sixth of the cases of each slow test and each crash test, and a part of the kill points; others on the next days.
+# A slow test that has one case comes every second day.
 # EVERY_POINT=1 takes all.
 test: lint
 	$(PYTEST) --numprocesses=6 --sample -m 'not fleet'

@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--sample",
         action="store_true",
-        help="take a quarter of the cases of each slow test and each crash test",
+        help="take a sixth of the cases of each slow test and each crash test",
     )
 
 

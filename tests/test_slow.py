@@ -43,6 +43,7 @@ SLOW = [
     *(Case("two", n) for n in range(2)),
     Case("one", 0),
     *(Case("killed", n, markers=CRASH) for n in range(9)),
+    Case("killed once", 0, markers=CRASH),
 ]
 OTHERS = [*(Case("fast", n) for n in range(9)), *(Case("all", n, markers=ALL | CRASH) for n in range(9))]
 
@@ -61,16 +62,24 @@ def left_out(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], set[Case]]:
     return ask
 
 
-@pytest.mark.parametrize("day", range(4))
-def test_four_days_take_each_case(left_out: Callable[[int], set[Case]], day: int) -> None:
-    """Of a slow or crash test; each day takes one case of it at least, and all cases of the others."""
-    days = [left_out(day + later) for later in range(4)]
+@pytest.mark.parametrize("day", range(6))
+def test_six_days_take_each_case(left_out: Callable[[int], set[Case]], day: int) -> None:
+    """Of a slow or crash test; each day takes a case of each test that has several, and all of the others."""
+    days = [left_out(day + later) for later in range(6)]
     assert set.intersection(*days) == set()
     for left in days:
         assert left <= {*SLOW}
-        assert {case.originalname for case in {*SLOW} - left} == {"many", "two", "one", "killed"}
+        taken = {case.originalname for case in {*SLOW} - left}
+        assert taken - {"one"} == {"many", "two", "killed", "killed once"}
         for name in ("many", "killed"):
-            assert len([case for case in left if case.originalname == name]) in {6, 7}
+            assert len([case for case in left if case.originalname == name]) in {7, 8}
+
+
+def test_an_only_case_comes_every_second_day(left_out: Callable[[int], set[Case]]) -> None:
+    """Of a slow test; half of such tests come on one day, and the other half on the next."""
+    only = Case("one", 0)
+    taken = [only not in left_out(day) for day in range(6)]
+    assert taken in ([True, False] * 3, [False, True] * 3)
 
 
 def test_every_point_takes_each_case(

@@ -1,8 +1,9 @@
 """Which cases one run takes of a test that has many of them, and is slow.
 
-``make test`` (``pytest --sample``) takes a quarter of the cases of each test in ``tests/slow.txt`` and of
-each crash test, at least one. The other quarters come on the next days. With ``EVERY_POINT=1`` in the
-environment it takes all cases, kill points and examples.
+``make test`` (``pytest --sample``) takes a sixth of the cases of each test in ``tests/slow.txt`` and of each
+crash test, at least one. A slow test that has one case comes every second day, and a crash test each day. The
+other cases come on the next days. With ``EVERY_POINT=1`` in the environment it takes all cases, kill points
+and examples.
 ``SAMPLE_SEED=N`` takes those of an earlier day; each run prints its number.
 """
 
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 EVERY_POINT = bool(os.environ.get("EVERY_POINT"))
 """Whether everything is taken."""
 
-PARTS = 4
+PARTS = 6
 """Days on which each case is taken once."""
+
+_ALONE = 2
+"""The same for the only case of a slow test: these tests take most of the time."""
 
 _SEED = "SAMPLE_SEED"
 
@@ -54,5 +58,12 @@ def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
         item
         for entry, group in cases.items()
         for number, item in enumerate(group)
-        if (number + seed() + zlib.crc32(entry.encode())) % min(PARTS, len(group))
+        if (number + seed() + zlib.crc32(entry.encode())) % _days(group)
     }
+
+
+def _days(cases: list[pytest.Item]) -> int:
+    """Return on how many days the cases of one test are taken once."""
+    if len(cases) == 1:
+        return 1 if cases[0].get_closest_marker("crash") else _ALONE
+    return min(PARTS, len(cases))
