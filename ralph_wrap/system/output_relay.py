@@ -15,12 +15,13 @@ writing to it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import stat
 import time
 
-from ralph_wrap.system.files import reopened_nonblocking, write_all
+from ralph_wrap.system.files import write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class _Channel:
         self._chunk = _READ
         self.target: int | None
         try:
-            self.target = reopened_nonblocking(target)
+            self.target = _reopened_nonblocking(target)
         except OSError:
             self._chunk = _ROOM
             try:
@@ -267,3 +268,19 @@ def _has_room(descriptor: int, patience: float = 0.0) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return bool(poll.poll(patience * 1000))
+
+
+def _reopened_nonblocking(descriptor: int) -> int:
+    """Open the pipe or terminal of a descriptor a second time, to write to it without blocking.
+
+    ``O_NONBLOCK`` on the descriptor itself would change it for every process that shares it.
+
+    Raises:
+        OSError: it is no pipe and no terminal, or we may not open it (after a change of user). A file is
+            refused: after a second open, writing would start at its beginning.
+
+    """
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISFIFO(mode) and not stat.S_ISCHR(mode):
+        raise OSError(errno.EINVAL, "neither pipe nor terminal")
+    return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

@@ -354,22 +354,6 @@ def write_all(descriptor: int, content: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def reopened_nonblocking(descriptor: int) -> int:
-    """Open the pipe or terminal of a descriptor a second time, to write to it without blocking.
-
-    ``O_NONBLOCK`` on the descriptor itself would change it for every process that shares it.
-
-    Raises:
-        OSError: it is no pipe and no terminal, or we may not open it (after a change of user). A file is
-            refused: after a second open, writing would start at its beginning.
-
-    """
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISFIFO(mode) and not stat.S_ISCHR(mode):
-        raise OSError(errno.EINVAL, "neither pipe nor terminal")
-    return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-
-
 def _take_after(descriptor: int, path: Path) -> None:
     """Give a new file the mode and the owner of the one it is to replace, if that is a regular file."""
     try:
