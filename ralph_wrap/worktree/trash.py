@@ -15,6 +15,7 @@ import errno
 import fcntl
 import gc
 import os
+import select
 import signal
 import stat
 import sys
@@ -46,6 +47,7 @@ TITLE = b"ralph-wrap: delete tree"
 
 _OWN = f"{process.OWN_COMMAND}=1".encode()
 _LARGEST = 4096  # bytes of a token, or of a ``.git`` file
+_PATIENCE = 1.0  # seconds for a session to end before its deletion begins
 _AT_ONCE = 32  # directories for one deletion process: each needs two descriptors
 _EARLIER = {WARM: "pool", TEMPORARY: "landing"}
 _TAIL = 3  # parts of a path: .ralph/run/landing
@@ -338,6 +340,7 @@ def _delete_and_exit(entries: list[_Entry], shown: _Shown, mask: Iterable[int], 
     """
     try:
         gc.disable()  # to free an object may have an effect outside of the process
+        session = os.getppid()
         os.setsid()
         os.chdir("/")
         shown.change()
@@ -353,11 +356,19 @@ def _delete_and_exit(entries: list[_Entry], shown: _Shown, mask: Iterable[int], 
             os.dup2(nothing, descriptor)
         _close_all_but({0, 1, 2, not_ready, *_descriptors(entries)})
         os.close(not_ready)
+        _wait_for_end(session)
         for entry in entries:
             with contextlib.suppress(OSError):
                 delete_tree.TreeDeletion(*entry, TOKEN).run()
     finally:
         os._exit(0)
+
+
+def _wait_for_end(session: int) -> None:
+    """Let the session end first: its syncs would wait for us. With a child of PID 1 a container may end."""
+    if session != 1 and session not in process_table.children(1):
+        with contextlib.suppress(OSError, AttributeError):  # Linux has it since 5.3
+            select.select([os.pidfd_open(session)], [], [], _PATIENCE)
 
 
 def _environment() -> dict[bytes, bytes]:

@@ -52,6 +52,7 @@ def show(deletion):
     facts["files"] = {number: os.readlink(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")
         if os.path.lexists(f"/proc/self/fd/{number}")}
     facts["pid"] = os.getpid()
+    facts["session has ended"] = os.getppid() != session
     shown.with_suffix(".new").write_text(json.dumps(facts))
     shown.with_suffix(".new").rename(shown)
     end = time.monotonic() + 60  # in a failed test it ends by itself
@@ -59,6 +60,7 @@ def show(deletion):
         time.sleep(0.01)
     return run(deletion)
 
+session, trash._PATIENCE = os.getpid(), 0.1 if "goes on" in sys.argv else 60
 run, delete_tree.TreeDeletion.run = delete_tree.TreeDeletion.run, show
 os.register_at_fork(after_in_child=to_the_fork)
 if "thread" in sys.argv:
@@ -69,6 +71,8 @@ with SignalHandlers():
     os.close(high)
     with lock.open("w") as again:
         fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the fork does not hold it
+    while "goes on" in sys.argv and not shown.exists():
+        time.sleep(0.01)
 os._exit(0)
 """
 
@@ -101,6 +105,7 @@ def test_it_is_like_a_program_that_was_started(tmp_path: Path) -> None:
         return bool(facts)
 
     eventually(shown, "the deletion")
+    assert facts["session has ended"]
     pid = facts["pid"]
     assert facts["cmdline"].rstrip("\0") == trash.TITLE.decode()
     assert processes.is_deletion(pid)
@@ -112,11 +117,20 @@ def test_it_is_like_a_program_that_was_started(tmp_path: Path) -> None:
     assert facts["cwd"] == "/"
     assert {*facts["leads"]} == {pid}
     directories = [os.fspath(tmp_path), os.fspath(aside)]
-    assert sorted({*facts["files"].values()} - {f"/proc/{pid}/fd"}) == sorted(["/dev/null", *directories])
+    files = {file for file in facts["files"].values() if "pidfd" not in file}
+    assert sorted(files - {f"/proc/{pid}/fd"}) == sorted(["/dev/null", *directories])
     status = dict(row.split(":\t") for row in facts["status"].splitlines() if ":\t" in row)
     assert int(status["SigBlk"], 16) == int(status["SigPnd"], 16) == int(status["ShdPnd"], 16) == 0
     assert int(status["SigCgt"], 16) == int(status["SigIgn"], 16) >> signal.SIGTERM - 1 & 1 == 0
     assert aside.exists()
+    (tmp_path / "shown.seen").touch()
+    eventually(lambda: not aside.exists(), "the deletion to end")
+
+
+def test_a_session_that_goes_on_does_not_keep_it_waiting(tmp_path: Path) -> None:
+    """A program that uses the library can run for days after it has removed a worktree."""
+    aside = _delete(tmp_path, "goes on")
+    assert not json.loads((tmp_path / "shown").read_text())["session has ended"]
     (tmp_path / "shown.seen").touch()
     eventually(lambda: not aside.exists(), "the deletion to end")
 
