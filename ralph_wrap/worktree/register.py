@@ -108,15 +108,16 @@ class WorktreeBranch(NamedTuple):
         """
         with repository_lock(self.repository.common_dir):
             tip = list_refs(self.git, self.ref).get(self.ref) if continued else None
-            if tip is None:
-                with self._creating() as creating:
-                    undo.callback(self._take_back, creating)
-                    finish_git(creating, "update-ref")
-            elif holder := worktree_holding(self.git, self.ref):
+            # A HEAD can also name a branch that does not exist yet (git-checkout(1): --orphan).
+            if holder := worktree_holding(self.git, self.ref):
                 raise BranchBusyError(
                     f"branch {self.name} is checked out in {holder}",
                     "name another branch, or end what works on it",
                 )
+            if tip is None:
+                with self._creating() as creating:
+                    undo.callback(self._take_back, creating)
+                    finish_git(creating, "update-ref")
             yield tip
 
     @contextlib.contextmanager
@@ -173,9 +174,9 @@ def add(
     if existed or _needs_git(repository):
         arguments = (path, branch) if branch else ("--detach", path, commit)
         return _add_by_git(git, path, reason, *arguments, mark=mark)
-    registration = _make_directory(repository.common_dir, path.name)
+    registration = _make_directory(repository.common_dir, path.name, reason)
     try:
-        _write(registration, path, reason, f"ref: refs/heads/{branch}" if branch else commit, mark)
+        _write(registration, path, f"ref: refs/heads/{branch}" if branch else commit, mark)
     except BaseException:
         with contextlib.suppress(OSError):  # the rest still looks unfinished
             remove_unfinished(registration)
@@ -207,13 +208,18 @@ def _add_by_git(git: Git, path: Path, reason: str, *arguments: str | Path, mark:
     return registration
 
 
-def _make_directory(common_dir: Path, name: str) -> Path:
-    """Make the directory of a registration, with a number after its name if that is taken, as git does."""
+def _make_directory(common_dir: Path, name: str, reason: str) -> Path:
+    """Make the directory of a registration, with a number after its name if that is taken, as git does.
+
+    The lock is the first file in it. A ``git worktree prune``, also that of ``git gc``, deletes a directory
+    without it. So nothing may take time between the two, and a deleted directory is made again.
+    """
     worktrees, name, number = common_dir / "worktrees", _fitting(name), 0
     while True:
         registration = worktrees / f"{name}{number or ''}"
         try:
             registration.mkdir()
+            _lock_or_remove(registration, reason)
         except FileExistsError:
             number += 1
         except FileNotFoundError:  # the first one; git removes the parent together with the last one
@@ -232,14 +238,22 @@ def _fitting(name: str) -> str:
     return re.sub(_UNFIT, "-", name)
 
 
-def _write(registration: Path, path: Path, reason: str, head: str, mark: SessionMark | None) -> None:
-    """Write the files of a registration and the ``.git`` file of its directory, in the order that counts.
+def _lock_or_remove(registration: Path, reason: str) -> None:
+    try:
+        files.create(registration / "locked", os.fsencode(f"{reason}\n"), sync=False)
+    except OSError:
+        with contextlib.suppress(OSError):
+            registration.rmdir()
+        raise
 
-    The lock is first, so that no ``git worktree prune`` removes it. Without ``gitdir`` git does not see it.
+
+def _write(registration: Path, path: Path, head: str, mark: SessionMark | None) -> None:
+    """Write the other files of a registration, and the ``.git`` file of its directory.
+
+    The order counts: without ``gitdir`` git does not see it.
     """
     if others := others_naming(registration, path):
         raise FileExistsError(errno.EEXIST, f"{others[0].name} is registered in its place", os.fspath(path))
-    files.create(registration / "locked", os.fsencode(f"{reason}\n"), sync=False)
     files.create(registration / "commondir", b"../..\n", sync=False)
     if mark is not None:
         write_mark(registration, mark)

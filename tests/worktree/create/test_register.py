@@ -92,6 +92,36 @@ def test_a_branch_that_is_being_rebased_elsewhere_is_refused(repo: Repo, tmp_pat
     assert [path.name for path in (repo.path / ".git/worktrees").iterdir()] == ["theirs"]
 
 
+def test_the_branch_of_a_checkout_without_commits_is_refused(repo: Repo) -> None:
+    """HEAD names it there, and it does not exist yet; the user's first commit will create it."""
+    repo.git("checkout", "-q", "--orphan", "docs")
+    done = command("run", "--base", "main", "--branch", "docs", "-n", "1", "--", "true", cwd=repo.path)
+    assert done.status != 0, done.stdout
+    assert f"branch docs is checked out in {repo.path}" in done.stderr
+    assert repo.branches() == ["main"]
+    assert not [*repo.path.glob(".git/worktrees/*")]
+
+
+def test_a_prune_before_the_lock_is_written_is_no_obstacle(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each ``git gc`` runs one, and it deletes a registration without a lock."""
+    create = files.create
+    pruned: list[Path] = []
+
+    def late(path: Path, *arguments: Any, **options: Any) -> None:
+        if not pruned:
+            pruned.append(path)
+            repo.git("worktree", "prune")
+            assert not path.parent.exists()
+        create(path, *arguments, **options)
+
+    monkeypatch.setattr(files, "create", late)
+    registration = _add(repo, tmp_path / "ours")
+    assert pruned == [registration / "locked"]
+    assert os.fspath(tmp_path / "ours") in repo.worktrees()
+
+
 def test_the_patterns_and_the_configuration_of_the_checkout_are_copied(repo: Repo, tmp_path: Path) -> None:
     """As git-worktree(1) promises, under ``CONFIGURATION FILE``."""
     repo.write("sub/file", "x\n")
