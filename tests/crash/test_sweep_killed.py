@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Where the session dies: (kind of work, the point before which comes the one, how many points after it).
 MOMENTS = {
-    "the registration is half made": ("dirty", "open", "/.locked.", 0),
+    "the registration is half made": ("dirty", "open", "/.gitdir.", 0),
     "no agent has started yet": ("merge", "before iteration.started", "", 0),
     "the agent is done": ("dirty", "after agent.exited", "", 0),
     "in the middle of the save": ("merge", "start commit-tree ", "", 0),
