@@ -225,7 +225,8 @@ def _make_directory(common_dir: Path, name: str, reason: str) -> Path:
         except FileNotFoundError:  # the first one; git removes the parent together with the last one
             worktrees.mkdir(exist_ok=True)
             shared = stat.S_IMODE(common_dir.stat().st_mode)
-            if stat.S_IMODE(worktrees.stat().st_mode) != shared:  # git-config(1): core.sharedRepository
+            # git-config(1): core.sharedRepository, for which git sets this bit. Else the umask decides.
+            if shared & stat.S_ISGID and stat.S_IMODE(worktrees.stat().st_mode) != shared:
                 worktrees.chmod(shared)
         else:
             return registration

@@ -134,18 +134,22 @@ def test_the_patterns_and_the_configuration_of_the_checkout_are_copied(repo: Rep
     assert Repo(tmp_path / "ours").git("config", "--worktree", "user.nickname") == "mine"
 
 
+@pytest.mark.parametrize(
+    ("mode", "umask", "registrations"),
+    [(0o2770, 0o022, 0o2770), (0o755, 0o077, 0o700)],
+    ids=["shared", "own"],
+)
 def test_the_members_of_a_group_that_shares_the_repository_can_register_theirs(
-    repo: Repo, tmp_path: Path
+    repo: Repo, tmp_path: Path, mode: int, umask: int, registrations: int
 ) -> None:
     """The first worktree of a repository makes the directory of all registrations."""
-    git_dir = repo.path / ".git"
-    git_dir.chmod(0o2770)
-    umask = os.umask(0o022)
+    (repo.path / ".git").chmod(mode)
+    before = os.umask(umask)
     try:
         registration = _add(repo, tmp_path / "ours")
     finally:
-        os.umask(umask)
-    assert registration.parent.stat().st_mode & 0o7777 == 0o2770
+        os.umask(before)
+    assert registration.parent.stat().st_mode & 0o7777 == registrations
 
 
 def test_the_lock_is_written_first_and_what_makes_it_visible_last(
