@@ -37,6 +37,17 @@ def test_a_sync_that_fails_is_an_error_at_its_end(tmp_path: Path) -> None:
         wait()
 
 
+def test_an_error_without_a_number_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread would only print it, and the file would count as synced."""
+
+    def fail(_descriptor: int) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(MemoryError):
+        files.start_fsync(tmp_path)()
+
+
 def test_files_are_synced_where_no_thread_can_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A container may limit the number of threads."""
 

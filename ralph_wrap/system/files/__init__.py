@@ -241,12 +241,12 @@ def start_fsync(*paths: Path) -> Callable[[], None]:
         The function. It raises what :func:`fsync` raises.
 
     """
-    errors: list[OSError] = []
+    errors: list[Exception] = []
 
     def sync(path: Path) -> None:
         try:
             fsync(path)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 -- a thread has no caller; raised by the wait
             errors.append(error)
 
     threads = [threading.Thread(target=sync, args=(path,)) for path in paths]
