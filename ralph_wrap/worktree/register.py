@@ -107,9 +107,10 @@ class WorktreeBranch(NamedTuple):
 
         """
         with repository_lock(self.repository.common_dir):
-            tip = list_refs(self.git, self.ref).get(self.ref) if continued else None
+            found = list_refs(self.git, self.ref).get(self.ref)
+            tip = found if continued else None
             # A HEAD can also name a branch that does not exist yet (git-checkout(1): --orphan).
-            if holder := worktree_holding(self.git, self.ref):
+            if (continued or not found) and (holder := worktree_holding(self.git, self.ref)):
                 raise BranchBusyError(
                     f"branch {self.name} is checked out in {holder}",
                     "name another branch, or end what works on it",
