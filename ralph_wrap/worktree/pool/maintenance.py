@@ -136,10 +136,7 @@ def _work_in(unfinished: WarmWorktree, git: Git) -> str | None:
     log = registration / "logs" / "HEAD"
     commit = decode(files.read(registration / "HEAD")).strip()
     moves = [line.split()[:2] for line in files.read(log).splitlines()] if log.is_file() else []
-    created = [
-        b"0" * len(commit),
-        commit.encode(),
-    ]  # the only entry of `git worktree add`
+    created = [b"0" * len(commit), commit.encode()]  # the only entry of a `git worktree add`
     if not is_oid(commit) or any(move != created for move in moves):
         return "a process has worked in it"
     scratch = _begun(unfinished, git)

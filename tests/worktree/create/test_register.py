@@ -87,8 +87,9 @@ def test_a_branch_that_is_being_rebased_elsewhere_is_refused(repo: Repo, tmp_pat
     theirs.git("commit", "-q", "--allow-empty", "-m", "work")
     theirs.git("-c", "core.editor=false", "rebase", "-q", "--exec", "false", "HEAD^", check=False)
     assert theirs.git("branch", "--show-current") == ""
-    done = command("worktree", "create", "topic", "--from", "topic", cwd=repo.path)
-    assert done.status != 0, done.stdout
+    options = ("--branch", "topic", "--isolation", "require", "-n", "1")
+    done = command("run", *options, "--", "true", cwd=repo.path)
+    assert (done.status, "at '" + os.fspath(theirs.path) in done.stderr) == (125, True), done.stderr
     assert [path.name for path in (repo.path / ".git/worktrees").iterdir()] == ["theirs"]
 
 
