@@ -12,7 +12,7 @@ import os
 import shutil
 import statistics
 import subprocess
-import tempfile
+import sys
 import time
 from pathlib import Path
 from random import Random
@@ -32,6 +32,14 @@ _RECENT = 1_000  # commits of the main branch that branches start from
 _FILES_A_COMMIT = 3
 
 
+_LARGEST = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+"""A small process between: a child counts the memory of its parent until its ``exec``."""
+
+
 def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[Verdict]:
     """Measure time and memory."""
     size = files or FILES
@@ -41,14 +49,14 @@ def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[
 
     def ours() -> float:
         begun = time.perf_counter()
-        with tempfile.TemporaryFile() as answer:
-            process = subprocess.Popen(
-                (PROGRAM, "review", "--json"), cwd=repository.path, env=repository.environ, stdout=answer
-            )
-            _, status, used = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-            assert process.returncode == 0
-        largest.append(used.ru_maxrss / 1024)
+        ended = subprocess.run(
+            (sys.executable, "-I", "-c", _LARGEST, PROGRAM, "review", "--json"),
+            cwd=repository.path,
+            env=repository.environ,
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        largest.append(int(ended.stdout) / 1024)
         return time.perf_counter() - begun
 
     def theirs() -> float:
