@@ -36,7 +36,7 @@ class WrongTableError(ValueError):
 
     """
 
-    def __init__(self, keys: tuple[str, ...], reason: str, hint: str = "see the README, Agents") -> None:
+    def __init__(self, keys: tuple[str, ...], reason: str, hint: str = "see docs/agents.md") -> None:
         super().__init__(reason)
         self.keys, self.hint = keys, hint
 

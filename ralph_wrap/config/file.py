@@ -106,4 +106,4 @@ def _agents(tables: Any, path: Path, text: str) -> tuple[tuple[str, AgentTable],
 
 
 def _help(row: Option) -> str:
-    return "see ralph-wrap run --help" if TYPED in row.sources else f"see the README for {row.name}"
+    return "see ralph-wrap run --help" if TYPED in row.sources else "see ralph-wrap config schema"

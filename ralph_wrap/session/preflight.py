@@ -164,7 +164,7 @@ def _check_remotes(settings: Settings, project: Project) -> None:
         if remote is None:
             continue
         if remote not in (names := deferred.remote.list_remotes(project.git)):
-            hint = f"there is {', '.join(names)}" if names else "there is none: git remote add"
+            hint = f"there is {', '.join(names)}" if names else "there is none: git remote add NAME URL"
             raise UsageError(f"{key}: {remote!r} is not the name of a remote", hint)
         require_direct(project.git.safe, remote)
     if settings.push is None or settings.remote is None:

@@ -68,7 +68,7 @@ def test_a_wrong_key_that_is_no_option_is_explained_elsewhere(
     path = configured.file(f"{key} = {value}\n")
     error = configured.refused()
     assert error.message.startswith(f"{path}:1: {key}: ")
-    assert error.hint == f"see the README for {key}"
+    assert error.hint == "see ralph-wrap config schema"
 
 
 def test_the_other_variable_for_worktrees_is_named() -> None:

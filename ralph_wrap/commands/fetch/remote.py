@@ -48,7 +48,9 @@ class RemoteSessions:
         repository = repository_of(project)
         if remote not in (names := list_remotes(project.git)):
             listed = f"the remotes are: {', '.join(names)}"
-            raise NotFoundError(f"there is no remote {remote!r}", listed if names else "git remote add")
+            raise NotFoundError(
+                f"there is no remote {remote!r}", listed if names else "git remote add NAME URL"
+            )
         self._project = project
         self.name = remote
         self._log = log

@@ -69,7 +69,8 @@ def target_of(project: Project, into: str | None, configured: str | None) -> Lan
         name, ref = into, HEADS + into
     if not ref.startswith(HEADS) or not is_branch_name(git, name) or ref not in list_refs(git, ref):
         raise NotFoundError(
-            f"there is no local branch {name!r} to land on", f"git branch {name}; or name another one: --into"
+            f"there is no local branch {name!r} to land on",
+            Commands.of("to list the branches: git branch", "to name one: ralph-wrap merge ID --into BRANCH"),
         )
     if other := symbolic_ref_target(git, ref):
         other = other.removeprefix(HEADS)

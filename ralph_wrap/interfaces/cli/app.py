@@ -75,14 +75,14 @@ app.command(
 )(batch)
 _add("Loops", resume, ps, logs, stop, rm, sweep)
 app.command(rich_help_panel="Container", context_settings={"allow_interspersed_args": False})(init)
-_add("Container", trust, doctor)
+_add("Setup", doctor, trust)
 app.command(
     rich_help_panel="Review",
     epilog=_examples("ralph-wrap review --only unmerged", "ralph-wrap review --html review.html"),
 )(review)
 _add("Review", fetch, diff, merge, drop, restore, apply, web, audit)
 app.add_typer(fleet, name="fleet", rich_help_panel="Loops")
-app.add_typer(config, name="config", rich_help_panel="Loops")
+app.add_typer(config, name="config", rich_help_panel="Setup")
 app.add_typer(worktree, name="worktree", rich_help_panel="Worktrees")
 _add("Worktrees", pool, mcp)
 

@@ -157,6 +157,6 @@ _CELLS: dict[str, Callable[[SessionEntry], object]] = {
     "WORKSPACE": lambda entry: entry.workspace,
     "KEPT": lambda entry: entry.kept,
 }
-_SELDOM = ("STATUS", "SAVED", "KEPT")
+_SELDOM = ("CPU", "MEM", "STATUS", "SAVED", "KEPT")
 _GIVING_WAY = (("AGENT", 8), ("TITLE", 16), ("KEPT", 16), ("STATE", 39))
 _HIDDEN_FIRST = ("WORKSPACE", "STATUS", "AHEAD", "AGENT", "BRANCH", "KEPT", "SAVED", "AGE", "ITERATION")

@@ -66,7 +66,7 @@ def resume(
     log = on_stderr(os.environ, log_format=typed.get("log_format"))
     with boundary("resume", json=False, project=project, log=log):
         if bool(ids) == (every or after_restart):
-            raise UsageError("either ids or --all must be given", "ralph-wrap ps --all lists sessions")
+            raise UsageError("either ids or --all must be given", "to list them: ralph-wrap ps --all")
         environ = become_owner(project, log, "ralph_wrap.commands.resume", __name__)
         found = open_project(project, environ, log)
         load(project, found.root, Path.cwd(), flags(typed), environ, ())  # an error comes before any wait

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
 
+_NONE = "No session has left a branch. To start one: ralph-wrap run"
 _RED, _GREEN, _FAINT, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"  # ECMA-48: SGR
 
 
@@ -103,9 +104,11 @@ def review(
             return
         if html:
             return
-        typer.echo(table(rows, datetime.now(UTC), width=tables.of_terminal(), colour=colour_of(environ)))
-        if not rows:
-            remark(f"no branches that are {only}" if only and reviewed.rows else "no branches below ralph/")
+        if rows:
+            width, colour = tables.of_terminal(), colour_of(environ)
+            typer.echo(table(rows, datetime.now(UTC), width=width, colour=colour))
+        else:
+            typer.echo(f"No branch is {only}." if reviewed.rows else _NONE)
 
 
 def _fields(row: ReviewRow) -> dict[str, object]:

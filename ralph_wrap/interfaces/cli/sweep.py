@@ -12,6 +12,7 @@ from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, open_project, remark
 from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
+from ralph_wrap.state.wording import state_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,12 +63,13 @@ def _show(swept: Sequence[SweptSession], error: RalphError | None, log: Log, *, 
     data = [entry._asdict() for entry in swept]
     if not json:
         for entry in swept:
-            words = [entry.session or entry.id, entry.verdict, entry.action, entry.saved, entry.note]
+            state = state_of(entry.verdict)
+            words = [entry.session or entry.id, state, entry.action, entry.saved, entry.note]
             typer.echo("  ".join(word for word in words if word))
             if entry.hint and entry.action == "left":
                 log.warning(
                     "session.left",
-                    f"session {entry.session or entry.id} is {entry.verdict} and was not touched",
+                    f"session {entry.session or entry.id} is {state} and was not touched",
                     entry.hint,
                 )
         if not swept:

@@ -29,7 +29,7 @@ def trust(
     revoke: Annotated[bool, typer.Option("--revoke", help="Delete the approval.")] = False,
     json: Json = False,
 ) -> None:
-    """Approve what .ralph/config.toml decides, but for limits, PROMPT.md, and what .git/config makes git run.
+    """Approve PROMPT.md, what .ralph/config.toml decides beyond limits, and what .git/config makes git run.
 
     A change needs a new approval. On a terminal you see the settings first and answer y or n. The approval is
     stored outside the project.

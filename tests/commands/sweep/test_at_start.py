@@ -69,7 +69,7 @@ def test_the_sweep_of_a_container_only_reports_then(repo: Repo) -> None:
     left = orphan(repo, work="echo new > new")
     (repo.path / ".ralph" / "config.toml").write_text('orphans = "report"\n')
     printed = command("sweep", cwd=repo.path, env={"RALPH_WRAP_AT_START": "1"})
-    assert (printed.status, printed.stdout.decode()) == (0, f"{left.session}  orphan  would finish\n")
+    assert (printed.status, printed.stdout.decode()) == (0, f"{left.session}  crashed  would finish\n")
     assert left.worktree.exists()
 
 

@@ -53,14 +53,14 @@ KINDS = ("truncated", "empty", "garbage", "symlink", "dangling", "directory", "f
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_record_is_reported_and_not_touched(repo: Repo, tmp_path: Path, kind: str) -> None:
-    """Its state is unknown: the sweep leaves the record and the worktree that it named."""
+    """Its state is unreadable: the sweep leaves the record and the worktree that it named."""
     left = orphan(repo)
     _replace(left.record, kind, tmp_path / "good")
     before = listing(repo.path)
     swept = sweep(repo)
     assert swept.status == 0
-    identity, verdict, action, note = swept.stdout.decode().rstrip("\n").split("  ")
-    assert (identity, verdict, action, bool(note)) == (left.id, "unknown", "left", True)
+    identity, state, action, note = swept.stdout.decode().rstrip("\n").split("  ")
+    assert (identity, state, action, bool(note)) == (left.id, "unreadable", "left", True)
     assert listing(repo.path) == before
 
 
@@ -71,7 +71,7 @@ def test_a_damaged_lock_is_reported_and_not_touched(repo: Repo, tmp_path: Path, 
     _replace(left.lock, kind, tmp_path / "good")
     before = listing(repo.path)
     swept = sweep(repo)
-    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  unknown  left\n")
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  unreadable  left\n")
     assert listing(repo.path) == before
 
 
@@ -102,7 +102,7 @@ def test_a_lock_that_was_replaced_is_not_touched(repo: Repo, tmp_path: Path, kin
     _replace(left.lock, kind, tmp_path / "good")
     before = listing(repo.path)
     swept = sweep(repo)
-    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  foreign  left\n")
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  elsewhere  left\n")
     assert listing(repo.path) == before
 
 
@@ -211,7 +211,7 @@ def test_an_unreadable_record_of_another_user_is_not_touched(
     left = given_away("record")
     before = listing(left.repo.path / ".ralph")
     swept = sweep(left.repo)
-    assert (swept.status, swept.stdout.decode()) == (0, f"{left.id}  unknown  left  Permission denied\n")
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.id}  unreadable  left  Permission denied\n")
     assert listing(left.repo.path / ".ralph") == before
 
 
@@ -223,7 +223,7 @@ def test_an_unreadable_lock_of_another_user_is_not_touched(
     left = given_away("lock")
     before = listing(left.repo.path / ".ralph")
     swept = sweep(left.repo)
-    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  unknown  left\n")
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  unreadable  left\n")
     assert listing(left.repo.path / ".ralph") == before
 
 
@@ -332,7 +332,7 @@ def test_a_record_of_another_name_finishes_no_session(repo: Repo) -> None:
     before = listing(repo.path)
     swept = sweep(repo)
     assert swept.status == 0
-    assert {row.split("  ")[1] for row in swept.stdout.decode().splitlines()} == {"foreign", "unknown"}
+    assert {row.split("  ")[1] for row in swept.stdout.decode().splitlines()} == {"elsewhere", "unreadable"}
     assert listing(repo.path) == before
 
 

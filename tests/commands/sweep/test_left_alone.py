@@ -37,7 +37,7 @@ def test_a_foreign_session_is_not_touched(repo: Repo) -> None:
     left.move_owner_away()
     before = state(repo)
     swept = sweep(repo)
-    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  foreign  left\n")
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  elsewhere  left\n")
     assert state(repo) == before
 
 
@@ -47,7 +47,7 @@ def test_a_record_copied_without_its_lock_is_not_touched(repo: Repo) -> None:
     left.lock.unlink()
     before = state(repo)
     swept = sweep(repo)
-    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  unknown  left\n")
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  unreadable  left\n")
     assert state(repo) == before
 
 
@@ -126,7 +126,7 @@ def test_a_foreign_session_can_be_adopted(repo: Repo) -> None:
     left = orphan(repo)
     left.move_owner_away()
     swept = sweep(repo, "--adopt", left.id)
-    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  foreign  finished  {left.wip}\n")
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  elsewhere  finished  {left.wip}\n")
     assert repo.show(f"{left.wip}:new") == b"new\n"
     assert not left.worktree.exists()
 
@@ -146,7 +146,7 @@ def test_a_dry_run_adopts_nothing(repo: Repo) -> None:
     left.move_owner_away()
     before = state(repo)
     swept = sweep(repo, "--dry-run", "--adopt", left.id)
-    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  foreign  would finish\n")
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  elsewhere  would finish\n")
     assert state(repo) == before
 
 
@@ -194,7 +194,7 @@ def test_a_project_that_was_moved_is_swept(repo: Repo) -> None:
     left = orphan(repo)
     moved = Repo(repo.path.rename(repo.path.with_name("moved")))
     swept = sweep(moved)
-    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  orphan  finished  {left.wip}\n")
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  crashed  finished  {left.wip}\n")
     assert moved.show(f"{left.wip}:new") == b"new\n"
     assert (moved.worktrees(), [*(moved.path / ".ralph" / "worktrees").iterdir()]) == ([], [])
 
@@ -207,7 +207,7 @@ def test_a_worktree_made_under_another_mount_is_swept(repo: Repo, tmp_path: Path
         left = orphan(Repo(inside))
         assert (repo.path / ".git" / "worktrees" / left.session).exists()
     swept = sweep(repo)
-    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  orphan  finished  {left.wip}\n")
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  crashed  finished  {left.wip}\n")
     assert repo.show(f"{left.wip}:new") == b"new\n"
     assert repo.worktrees() == []
 
@@ -234,7 +234,7 @@ def test_a_copy_of_the_project_is_foreign(repo: Repo, tmp_path: Path) -> None:
     copy = Repo(Path(shutil.copytree(repo.path, tmp_path / "copy", symlinks=True)))
     before = state(repo), state(copy)
     swept = sweep(copy)
-    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  foreign  left\n")
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  elsewhere  left\n")
     assert (state(repo), state(copy)) == before
 
 

@@ -34,7 +34,7 @@ def test_two_sweeps_at_once(repo: Repo, tmp_path: Path, moment: str) -> None:
             assert (second.status, second.stdout) == (0, b"")
             gate.open()
             answer, _ = first.communicate()
-    assert (first.returncode, answer.decode()) == (0, f"{left.session}  orphan  finished  {left.wip}\n")
+    assert (first.returncode, answer.decode()) == (0, f"{left.session}  crashed  finished  {left.wip}\n")
     assert repo.show(f"{left.wip}:new") == b"new\n"
     assert repo.git("fsck", "--no-dangling") == ""
 

@@ -28,7 +28,7 @@ def test_an_orphan_is_finished(repo: Repo) -> None:
     """Its work is saved, its worktree removed, its branch kept, its record the session's own."""
     left = orphan(repo, work="echo done > done; git add done; git commit -qm done; echo new > new")
     swept = sweep(repo)
-    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  orphan  finished  {left.wip}\n")
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  crashed  finished  {left.wip}\n")
     assert (repo.show(f"{left.branch}:done"), repo.show(f"{left.wip}:new")) == (b"done\n", b"new\n")
     gone = (left.record, left.lock, left.worktree, left.registration)
     assert [path for path in gone if path.exists()] == []
@@ -137,7 +137,7 @@ def test_a_dry_run_touches_nothing(repo: Repo) -> None:
     left = orphan(repo)
     before = state(repo)
     swept = sweep(repo, "--dry-run")
-    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  orphan  would finish\n")
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  crashed  would finish\n")
     assert state(repo) == before
 
 
@@ -145,7 +145,7 @@ def test_a_session_without_a_worktree_is_released(repo: Repo) -> None:
     """What was done in the project itself stays there."""
     left = orphan(repo, "--isolation", "off")
     swept = sweep(repo)
-    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  orphan  finished\n")
+    assert (swept.status, swept.stdout.decode()) == (0, f"{left.session}  crashed  finished\n")
     assert not left.record.exists()
     assert (repo.path / "new").read_bytes() == b"new\n"
     assert repo.branches() == ["main"]
@@ -168,7 +168,7 @@ def test_keep_worktree_is_respected(repo: Repo) -> None:
     """A worktree that was to be kept is, and that is no failure."""
     left = orphan(repo, "--keep-worktree")
     swept = sweep(repo)
-    row = f"{left.session}  orphan  finished  it was asked for\n"
+    row = f"{left.session}  crashed  finished  it was asked for\n"
     assert (swept.status, swept.stdout.decode()) == (0, row)
     assert (left.worktree / "new").read_bytes() == b"new\n"
     assert left.worktree.name in " ".join(repo.worktrees())
@@ -179,7 +179,7 @@ def test_on_dirty_keep_is_respected(repo: Repo) -> None:
     """Uncommitted work stays where it is, unsaved."""
     left = orphan(repo, "--on-dirty", "keep")
     swept = sweep(repo)
-    row = f"{left.session}  orphan  finished  1 uncommitted path\n"
+    row = f"{left.session}  crashed  finished  1 uncommitted path\n"
     assert (swept.status, swept.stdout.decode()) == (0, row)
     assert (left.worktree / "new").read_bytes() == b"new\n"
     assert left.wip not in repo.branches()
@@ -223,7 +223,7 @@ def test_what_cannot_be_saved_is_kept(repo: Repo) -> None:
     before = listing(left.worktree)
     swept = sweep(repo)
     reason = "nested repository inner cannot be saved"
-    row = f"{left.session}  orphan  kept  {left.wip}  {reason}\n"
+    row = f"{left.session}  crashed  kept  {left.wip}  {reason}\n"
     assert (swept.status, swept.stdout.decode()) == (5, row)
     error = swept.narration[-1]
     assert (error["level"], error["code"]) == ("error", "refused")

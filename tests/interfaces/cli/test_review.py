@@ -179,6 +179,13 @@ def test_the_command_prints_an_envelope(repo: Repo) -> None:
     assert [(row["id"], row["ahead"], row["conflicts"]) for row in answer["data"]] == [("a3f2", 1, [])]
 
 
+def test_without_a_branch_the_list_is_one_sentence(repo: Repo) -> None:
+    """A table without rows would not say why it is empty."""
+    assert command("review", cwd=repo.path).stdout.decode() == (
+        "No session has left a branch. To start one: ralph-wrap run\n"
+    )
+
+
 def test_a_terminal_gets_colours_and_no_line_that_is_too_long(repo: Repo) -> None:
     """NO_COLOR turns the colours off."""
     grow_all(repo, [Grown(f"ralph/{number:04x}", ["main"], {"new": "1\n"}) for number in range(20)])
