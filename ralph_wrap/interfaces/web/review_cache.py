@@ -1,7 +1,7 @@
 """The cached rows of ``review``; a thread compares the branches again when something has changed.
 
 To compare a thousand branches takes seconds. So a page waits only a moment for the thread. Then it shows the
-old rows, or none, and reloads itself.
+old rows, or none, and asks again.
 """
 
 from __future__ import annotations

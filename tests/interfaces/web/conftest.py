@@ -7,13 +7,19 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
+
+from tests.support.wait import CAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CHROMIUM = os.environ.get("RALPH_TEST_CHROMIUM") or shutil.which("chromium") or ""
 """Debian's; none is ever downloaded."""
+
+_PATIENCE = CAP * 1000  # milliseconds
+
+expect.set_options(timeout=_PATIENCE)  # it would give up after 5 s
 
 _QUIET = (
     "--no-sandbox",  # its own sandbox needs more than a container gives to root
@@ -44,7 +50,7 @@ def chromium() -> Iterator[Browser]:
 def browser(chromium: Browser) -> Iterator[BrowserContext]:
     """Return a browser that knows nothing yet."""
     context = chromium.new_context()
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(_PATIENCE)
     yield context
     context.close()
 
@@ -53,6 +59,6 @@ def browser(chromium: Browser) -> Iterator[BrowserContext]:
 def scriptless(chromium: Browser) -> Iterator[BrowserContext]:
     """Return a browser in which no script runs."""
     context = chromium.new_context(java_script_enabled=False)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(_PATIENCE)
     yield context
     context.close()

@@ -12,10 +12,12 @@ from playwright.sync_api import Page, expect
 
 from tests.interfaces.web.serving import serving, work_on
 from tests.interfaces.web.test_pages import EVIL
+from tests.support.blocking_git import Gate
 from tests.support.sessions import Session, command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     import pytest
     from playwright.sync_api import BrowserContext, Route
@@ -59,7 +61,7 @@ def test_from_the_address_to_a_merge_by_the_keyboard(repo: Repo, browser: Browse
         while page.evaluate("document.activeElement.textContent") != "Merge into main":
             page.keyboard.press("Tab")
         page.keyboard.press("Enter")
-        expect(page.get_by_role("status")).to_contain_text("ralph/a3f2 has landed on main")
+        expect(page.get_by_role("status").filter(has_text="ralph/a3f2 has landed on main")).to_be_visible()
         expect(page.get_by_role("row", name="ralph/a3f2")).to_contain_text("merged")
     assert (repo.path / "new.py").exists()
 
@@ -213,9 +215,9 @@ def test_without_javascript(repo: Repo, scriptless: BrowserContext) -> None:
         page.go_back()
         page.go_back()
         page.get_by_role("button", name="Drop").click()
-        expect(page.get_by_role("status")).to_contain_text("ralph/a3f2 kept")
+        expect(page.get_by_role("status").filter(has_text="ralph/a3f2 kept")).to_be_visible()
         page.get_by_role("button", name="Drop it anyway").click()
-        expect(page.get_by_role("status")).to_contain_text("ralph/a3f2 dropped")
+        expect(page.get_by_role("status").filter(has_text="ralph/a3f2 dropped")).to_be_visible()
     assert repo.branches() == ["main"]
 
 
@@ -308,6 +310,55 @@ def test_a_new_comparison_keeps_what_was_selected(repo: Repo, browser: BrowserCo
         expect(page.get_by_label("Select ralph/bbbb")).to_be_focused()
         expect(page.get_by_label("Select ralph/aaaa")).not_to_be_checked()
         expect(page.get_by_label("Way")).to_have_value("squash")
+
+
+def test_rows_come_by_themselves(
+    repo: Repo, browser: BrowserContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the first ones, without a new page: the button of a session keeps the focus."""
+    work_on(repo, "ralph/aaaa", {"file.txt": "a\n"})
+    work_on(repo, "ralph/bbbb", {"file.txt": "b\n"})
+    with (
+        Session(repo.path, "-n", "1", "--", "sleep", "1000") as session,
+        Gate(tmp_path / "gate", "merge-tree") as gate,
+    ):
+        session.wait_for("agent.started")
+        for name, value in gate.env.items():
+            monkeypatch.setenv(name, value)
+        with serving(repo.path) as served, _watched(browser) as page:
+            gate.wait()
+            page.goto(served.url)
+            page.evaluate("window.same = true")
+            page.get_by_role("button", name="Stop", exact=True).focus()
+            with page.expect_response(page.url) as again:
+                expect(page.get_by_role("status").filter(has_text="being compared")).to_be_visible()
+            assert again.value.ok
+            gate.open()
+            page.get_by_label("Select ralph/aaaa").wait_for()
+            expect(page.get_by_role("button", name="Stop", exact=True)).to_be_focused()
+            assert page.evaluate("window.same") is True
+
+
+def test_a_reason_why_no_rows_come_is_shown(repo: Repo, browser: BrowserContext) -> None:
+    """As the page would show it that is opened again."""
+    with serving(repo.path) as served:
+        page = browser.new_page()
+        page.goto(served.url)
+        refused = False
+
+        def answer(route: Route) -> None:
+            if refused:
+                route.fulfill(status=500, body="The branches cannot be read.")
+            else:
+                html = route.fetch().text()
+                html = html.replace('<div id="compared">', '<div id="compared" data-stale="empty">')
+                route.fulfill(body=html, content_type="text/html")
+
+        page.route(page.url, answer)
+        page.reload()
+        page.locator("#compared[data-stale]").wait_for()
+        refused = True
+        expect(page.locator("body")).to_have_text("The branches cannot be read.")
 
 
 def test_a_file_of_its_own(repo: Repo, browser: BrowserContext) -> None:

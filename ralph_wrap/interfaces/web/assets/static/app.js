@@ -5,7 +5,7 @@ const LOOK = 1000; // milliseconds
 
 async function load(address) {
   const answer = await fetch(address, { headers: { Accept: "text/html" } });
-  if (!answer.ok) throw new Error(String(answer.status));
+  if (!answer.ok) throw Object.assign(new Error(String(answer.status)), { refused: true });
   return answer.text();
 }
 
@@ -60,7 +60,8 @@ function watch(live) {
   document.addEventListener("visibilitychange", look);
 }
 
-// Show the branches anew after they were compared; what the user has selected and typed stays.
+// Show the branches after they were compared. What the user has selected, typed and focused on the page stays.
+// "data-stale" is "empty" if there are no rows yet, and "yes" if newer rows will come.
 function compare(compared) {
   async function look() {
     const active = document.activeElement;
@@ -68,14 +69,18 @@ function compare(compared) {
     try {
       const page = new DOMParser().parseFromString(await load(location.href), "text/html");
       const newer = page.getElementById("compared");
-      if (!newer || "stale" in newer.dataset) return;
-      clearInterval(timer);
+      if (!newer || newer.dataset.stale === compared.dataset.stale) return;
       const ticked = new Set();
       for (const box of compared.querySelectorAll("input:checked")) ticked.add(box.value);
       const chosen = new Map();
       for (const field of compared.querySelectorAll("select, input[type=search]")) chosen.set(field.name, field.value);
       const focused = compared.contains(document.activeElement) ? document.activeElement.value : null;
-      delete compared.dataset.stale;
+      if ("stale" in newer.dataset) {
+        compared.dataset.stale = newer.dataset.stale;
+      } else {
+        delete compared.dataset.stale;
+        clearInterval(timer);
+      }
       compared.innerHTML = newer.innerHTML; // as above: the server has escaped it
       for (const field of compared.querySelectorAll("select, input[type=search]")) {
         if (chosen.has(field.name)) field.value = chosen.get(field.name);
@@ -84,8 +89,9 @@ function compare(compared) {
         box.checked = ticked.has(box.value);
         if (box.value === focused) box.focus({ preventScroll: true });
       }
-    } catch {
-      // The next look tries again.
+    } catch (error) {
+      // The next look tries again. But without rows, the user must see why there are none.
+      if (error.refused && compared.dataset.stale === "empty") location.reload();
     }
   }
   const timer = setInterval(look, LOOK);
