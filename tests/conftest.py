@@ -19,7 +19,7 @@ from ralph_wrap.system import process_tree
 from ralph_wrap.system.log import Log
 from tests.support import sampling
 from tests.support.agent_script import TRUSTED
-from tests.support.processes import end_all
+from tests.support.processes import end_all, hear_signals
 from tests.support.processor_time import entry_of, slow_tests
 from tests.support.repo import Repo, make_repo
 from tests.support.sandboxes import bubblewrap_works
@@ -53,11 +53,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Decide on the cases of this run, before any worker of it starts.
+    """Decide on the cases of this run, before any worker of it starts, and hear all signals.
 
     Each worker collects 7,000 tests. The search for garbage would look through them again and again.
     """
     sampling.seed()
+    hear_signals()
     gc.disable()
 
 

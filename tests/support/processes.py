@@ -8,10 +8,22 @@ import signal
 from pathlib import Path
 
 from ralph_wrap.system import delete_tree
+from ralph_wrap.system.process import ENDING
 from ralph_wrap.worktree import trash
 
 STUBBORN = os.fspath(Path(__file__).with_name("stubborn_agent.py"))
 """See there; run by this Python."""
+
+
+def hear_signals() -> None:
+    """Let this process, and all that it starts, hear the signals that it was started to ignore.
+
+    A script that starts the tests with ``&`` makes them ignore SIGINT and SIGQUIT, and ``nohup`` SIGHUP.
+    Children inherit that: Ctrl-C would not reach any program that a test starts.
+    """
+    for number in (*ENDING, signal.SIGTSTP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def running(home: Path) -> dict[int, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ralph_wrap.system import process
-from tests.support.processes import running
+from tests.support.processes import hear_signals, running
 from tests.support.terminal import CTRL_BACKSLASH, CTRL_C, CTRL_Z, Terminal, shell
 from tests.support.wait import CAP, eventually
 
@@ -95,6 +95,20 @@ def test_a_key_never_hits_a_child_that_is_being_started(kind: str, key: bytes, t
         terminal.wait_for("status=0\r\n")
         assert not (tmp_path / "failed").exists()
         assert typed > 5
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP], ids=lambda number: number.name
+)
+def test_tests_hear_signals_also_in_the_background(number: signal.Signals) -> None:
+    """A shell makes a job in the background ignore SIGINT and SIGQUIT, ``nohup`` makes it ignore SIGHUP."""
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        hear_signals()
+        heard = "import signal, sys; sys.exit(signal.getsignal(int(sys.argv[1])) is signal.SIG_IGN)"
+        subprocess.run((sys.executable, "-c", heard, str(int(number))), check=True)
+    finally:
+        signal.signal(number, before)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
