@@ -193,9 +193,11 @@ def test_it_is_gone_before_the_shell_has_its_terminal_back(repo: Repo, tmp_path:
 
 
 def test_its_time_goes_on(repo: Repo) -> None:
-    """Also while the agent is silent."""
+    """Also while the agent is silent. A busy machine may miss a second, so no certain one is waited for."""
     with Terminal(PROGRAM, "run", "-n", "1", *OPTIONS, "--", "sleep", "1000", cwd=repo.path) as terminal:
-        eventually(lambda: b"iteration 1 of 1, 2s" in terminal.read(), "the third second")
+        eventually(
+            lambda: len({*re.findall(rb"iteration 1 of 1, (\d+s)", terminal.read())}) > 2, "three times"
+        )
         terminal.type(CTRL_C)
         assert terminal.finish() == 130
 

@@ -112,10 +112,10 @@ def test_elsewhere_a_table_is_a_change(repo: Repo, home: Registry, tmp_path: Pat
         never(lambda: watched.output.read_text() != before, "another table", windows=6)
         claim.update(iteration=7)
         watched.wait_for("  7  ")
-        claim.release()
+        assert watched.output.read_text().count("STATE") == 2
+        claim.release()  # in two steps, and each of them is a change: it is finished, then its record leaves
         eventually(lambda: watched.output.read_text().endswith(NONE), "the end of the table")
         assert watched.finish(signal.SIGINT) == (130, b"")
-    assert watched.output.read_bytes().count(b"STATE") == 2
     assert b"\x1b" not in watched.output.read_bytes()
 
 
