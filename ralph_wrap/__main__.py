@@ -12,7 +12,6 @@ import sys
 
 TYPE_CHECKING = False  # importing it from typing takes longer than all that comes before the handler
 if TYPE_CHECKING:
-    from importlib.abc import PathEntryFinder
     from types import FrameType
     from typing import NoReturn
 
@@ -41,7 +40,9 @@ def run() -> "NoReturn":
         _fill_standard_descriptors()
         if sys.argv[1:2] == ["init"]:
             _be_init()
-        _look_for_no_extension_modules()
+        from ralph_wrap.interfaces import module_finder  # noqa: PLC0415 -- init stays small, and loads few modules
+
+        module_finder.install()
         is_session = sys.argv[1:2] == ["run"] or sys.argv[1:3] == ["fleet", "work"]
         if is_session:
             gc.disable()  # imports leave nothing to collect; session.session enables it again
@@ -104,27 +105,6 @@ def _be_init() -> None:
 
     if options := init.read(sys.argv[2:], os.environ):
         sys.exit(init.run(options))
-
-
-def _look_for_no_extension_modules() -> None:
-    """Let Python look for source and bytecode alone in the folders of this package.
-
-    It looks for three names of an extension module first. That takes 2 ms to 3 ms of a session.
-    """
-    from importlib import machinery  # noqa: PLC0415 -- as above
-
-    package = os.path.dirname(__file__) + os.sep  # noqa: PTH120 -- no pathlib before the handler
-    find = machinery.FileFinder.path_hook(
-        (machinery.SourceFileLoader, machinery.SOURCE_SUFFIXES),
-        (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
-    )
-
-    def find_ours(path: str) -> "PathEntryFinder":
-        if not path.startswith(package):
-            raise ImportError  # the usual finder looks there
-        return find(path)
-
-    sys.path_hooks.insert(0, find_ours)
 
 
 def _load_at_first_use(*names: str) -> None:

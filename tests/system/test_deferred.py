@@ -20,14 +20,17 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 
 
-MODULES = 165
+MODULES = 166
 """Modules of ours that a plain session loads at most, packages included."""
 
-BEFORE_CHECKOUT = 77
+BEFORE_CHECKOUT = 78
 """Modules of ours that it loads at most before git checks its worktree out. The others load meanwhile."""
 
 PATTERNS = 14
 """Regular expressions of ours that it compiles at most."""
+
+_FOUND_BY_PYTHON = ("ralph_wrap.__main__", "ralph_wrap.interfaces", "ralph_wrap.interfaces.module_finder")
+"""Our modules that load before those that our own finder finds."""
 
 _WATCHED = """
 import atexit, gc, json, re, sys
@@ -38,10 +41,9 @@ def compile_and_note(pattern, flags=0):
         patterns.append(str(pattern))
     return compile_it(pattern, flags)
 re._compiler.compile = compile_and_note
-def suffixes():
+def searched():
     ours = [module for name, module in sys.modules.items() if name.startswith("ralph_wrap.")]
-    folders = [module.__path__[0] for module in ours if hasattr(module, "__path__")]
-    return sorted({suffix for path in folders for suffix, _ in sys.path_importer_cache[path]._loaders})
+    return [module.__name__ for module in ours if type(module.__loader__).__name__ != "BytecodeLoader"]
 def loaded():
     return [name for name, module in sys.modules.items() if module.__spec__ or name == "__main__"]
 before_checkout = []
@@ -49,7 +51,7 @@ def note_checkout(event, arguments):
     if event == "subprocess.Popen" and "read-tree" in arguments[1]:
         before_checkout.extend(loaded())
 sys.addaudithook(note_checkout)
-atexit.register(lambda: print(json.dumps([loaded(), before_checkout, patterns, gc.isenabled(), suffixes()])))
+atexit.register(lambda: print(json.dumps([loaded(), before_checkout, patterns, gc.isenabled(), searched()])))
 sys.argv = ["ralph-wrap", "run", "-n", "1", "--", "true"]
 from ralph_wrap.__main__ import main
 main()
@@ -65,9 +67,9 @@ def _session(repo: Repo) -> tuple[set[str], set[str], set[str]]:
     """
     command = (sys.executable, "-c", _WATCHED)
     ended = subprocess.run(command, cwd=repo.path, capture_output=True, text=True, check=True)
-    loaded, before_checkout, patterns, collects, suffixes = json.loads(ended.stdout.splitlines()[-1])
+    loaded, before_checkout, patterns, collects, searched = json.loads(ended.stdout.splitlines()[-1])
     assert collects, "the garbage collector is disabled for the start alone"
-    assert suffixes == [".py", ".pyc"], "no folder of ours is searched for extension modules"
+    assert {*searched} == {*_FOUND_BY_PYTHON}, "no other folder of ours is searched"
     return set(loaded), set(before_checkout), set(patterns)
 
 
