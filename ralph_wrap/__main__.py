@@ -111,12 +111,13 @@ def _load_at_first_use(*names: str) -> None:
     """Let modules of the standard library load when a function first uses them.
 
     ``urllib.parse``, ``subprocess`` and ``pathlib`` import them. A session calls no function that uses them,
-    and they take 2 ms.
+    and they take 2 ms. ``importlib.util.LazyLoader`` does not help: each ``import`` of such a module reads its
+    ``__spec__``, and that loads it. A module of ours has no spec (``__spec__`` is ``None``).
     """
     from importlib import import_module  # noqa: PLC0415 -- as above
     from types import ModuleType  # noqa: PLC0415
 
-    class Later(ModuleType):
+    class ModuleToLoad(ModuleType):
         def __getattr__(self, name: str) -> object:
             del sys.modules[self.__name__]
             module = import_module(self.__name__)
@@ -125,7 +126,7 @@ def _load_at_first_use(*names: str) -> None:
 
     for name in names:
         if name not in sys.modules:
-            sys.modules[name] = Later(name)
+            sys.modules[name] = ModuleToLoad(name)
 
 
 def _run(signals: "SignalHandlers | None") -> "NoReturn":

@@ -317,7 +317,7 @@ def test_no_module_changes_directory() -> None:
     A deletion in the background leaves it: a process there would keep a worktree from its removal.
     """
     changing = [module.path for module in modules() if module.attributes & {"chdir", "fchdir"}]
-    assert changing == ["worktree/trash.py"]
+    assert changing == ["worktree/trash/deletion.py"]
 
 
 @pytest.mark.parametrize(("owner", "form"), FORMS.items())

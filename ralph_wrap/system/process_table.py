@@ -207,7 +207,7 @@ def rename(name: str) -> None:
         (PROC / "self" / "comm").write_text(name)
 
 
-def addresses_of_words() -> list[int]:
+def title_addresses() -> list[int]:
     """Return where this process's command line and environment begin and end in its memory; 0 if unknown."""
     try:
         # Not by our pid: if /proc shows another pid namespace, that is another process.

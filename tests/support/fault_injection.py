@@ -43,7 +43,7 @@ import ralph_wrap
 from ralph_wrap.__main__ import main, run
 from ralph_wrap.system import process
 from ralph_wrap.system.log import Log
-from ralph_wrap.worktree import trash
+from ralph_wrap.worktree.trash import deletion
 
 _CHANGES = {
     *("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"),
@@ -170,7 +170,7 @@ def inject(points: Points) -> None:
 
 
 def _inject_into_deletions(points: Points) -> None:
-    fork, delete = trash._start, trash._delete_and_exit  # noqa: SLF001
+    fork, delete = deletion.start, deletion._delete_and_exit  # noqa: SLF001
 
     def forking(*arguments: Any) -> None:
         points.reach("start a deletion", can_fail=True)
@@ -180,7 +180,7 @@ def _inject_into_deletions(points: Points) -> None:
         points.end()
         delete(*arguments)
 
-    trash._start, trash._delete_and_exit = forking, deleting  # type: ignore[assignment]  # noqa: SLF001
+    deletion.start, deletion._delete_and_exit = forking, deleting  # type: ignore[assignment]  # noqa: SLF001
 
 
 def _entries(directory: str, *, apart: str) -> list[object]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ralph_wrap.system import delete_tree
 from ralph_wrap.system.process import ENDING
-from ralph_wrap.worktree import trash
+from ralph_wrap.worktree.trash import deletion
 
 STUBBORN = os.fspath(Path(__file__).with_name("stubborn_agent.py"))
 """See there; run by this Python."""
@@ -47,7 +47,7 @@ def _content(pid: str, name: str) -> bytes:
         os.close(descriptor)
 
 
-_DELETIONS = (" -I -S " + delete_tree.__file__, trash.TITLE.decode())
+_DELETIONS = (" -I -S " + delete_tree.__file__, deletion.TITLE.decode())
 
 
 def left(home: Path) -> dict[int, str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 
 
-MODULES = 166
+MODULES = 167
 """Modules of ours that a plain session loads at most, packages included."""
 
 BEFORE_CHECKOUT = 78

@@ -175,5 +175,5 @@ def test_the_addresses_are_those_of_this_process_in_any_pid_namespace(
     """Without a mount of its own, ``/proc`` has another process under our pid."""
     words = os.fsencode("\0".join(sys.orig_argv)) + b"\0"
     monkeypatch.setattr(os, "getpid", lambda: tree)
-    begin, end, *_ = process_table.addresses_of_words()
+    begin, end, *_ = process_table.title_addresses()
     assert ctypes.string_at(begin, end - begin) == words

@@ -261,8 +261,8 @@ from tests.support.user_worktrees import exchange_until_killed
 trash, calls, name = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 directory = os.open(trash, os.O_RDONLY | os.O_DIRECTORY)  # whatever its name is later
 exchanging = exchange_until_killed(trash, trash.with_name("link"))
-module._start = lambda entries: [
-    module.delete_tree.TreeDeletion(*entry, module.TOKEN).run() for entry in entries
+module.deletion.start = lambda entries, token: [
+    module.delete_tree.TreeDeletion(*entry, token).run() for entry in entries
 ]
 deleted = 0
 for _ in range(calls):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap.interfaces.init import processes
-from ralph_wrap.worktree import trash
+from ralph_wrap.worktree.trash import deletion
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ from ralph_wrap.system import delete_tree
 from ralph_wrap.system.liveness import bear_name
 from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.worktree import trash
+from ralph_wrap.worktree.trash import deletion
 
 directory, lock, shown = map(Path, sys.argv[1:4])
 signal.signal(signal.SIGUSR1, lambda *_: None)
@@ -44,7 +45,7 @@ def to_the_fork():
     for number in (signal.SIGTSTP, signal.SIGTERM, signal.SIGUSR1):
         os.kill(os.getpid(), number)
 
-def show(deletion):
+def show(tree):
     names = ("cmdline", "environ", "comm", "status")
     facts = {name: Path("/proc/self", name).read_bytes().decode() for name in names}
     facts["cwd"] = os.getcwd()
@@ -58,9 +59,9 @@ def show(deletion):
     end = time.monotonic() + 60  # in a failed test it ends by itself
     while not shown.with_suffix(".seen").exists() and time.monotonic() < end:
         time.sleep(0.01)
-    return run(deletion)
+    return run(tree)
 
-session, trash._PATIENCE = os.getpid(), 0.1 if "goes on" in sys.argv else 60
+session, deletion._PATIENCE = os.getpid(), 0.1 if "goes on" in sys.argv else 60
 run, delete_tree.TreeDeletion.run = delete_tree.TreeDeletion.run, show
 os.register_at_fork(after_in_child=to_the_fork)
 if "thread" in sys.argv:
@@ -107,7 +108,7 @@ def test_it_is_like_a_program_that_was_started(tmp_path: Path) -> None:
     eventually(shown, "the deletion")
     assert facts["session has ended"]
     pid = facts["pid"]
-    assert facts["cmdline"].rstrip("\0") == trash.TITLE.decode()
+    assert facts["cmdline"].rstrip("\0") == deletion.TITLE.decode()
     assert processes.is_deletion(pid)
     assert not processes.is_wrapper(pid)
     variables = facts["environ"].rstrip("\0").split("\0")

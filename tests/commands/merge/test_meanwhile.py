@@ -18,7 +18,8 @@ from ralph_wrap.commands.merge import MergeMethod
 from ralph_wrap.errors import RalphError
 from ralph_wrap.system import delete_tree, files
 from ralph_wrap.system.log import Log
-from ralph_wrap.worktree import temporary, trash
+from ralph_wrap.worktree import temporary
+from ralph_wrap.worktree.trash import deletion as deletions
 from tests.support import processes
 from tests.support.git_shim import shim_git
 from tests.support.merging import AAAA, branch, files_of, is_clean, land, left, state
@@ -227,13 +228,13 @@ def test_git_sees_no_half_deleted_worktree(
     branch(repo, "aaaa", AAAA)
     branch(repo, "bbbb", {"beside.txt": "B\n"})
 
-    def begin(entries: list[Any]) -> None:
+    def begin(entries: list[Any], _token: str) -> None:
         for entry in entries:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink("HEAD", dir_fd=entry.directory)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trash, "_start", begin)
+        patch.setattr(deletions, "start", begin)
         # No token can be written: the disk is full.
         patch.setattr(delete_tree, "write_new", _full)
         assert land(repo, log, "aaaa", method=MergeMethod.NO_FF)[0].outcome == "landed"

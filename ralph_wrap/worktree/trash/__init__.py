@@ -4,8 +4,8 @@ A name proves nothing: a user can move a directory of their own to any place her
 only if it holds a token, a file that names the directory itself. :func:`discard` writes the token once
 nothing may bring the directory back, and the deletion takes the token away last.
 
-Each deletion runs in the background and holds the ``flock(2)`` of its directory. If it is killed, the next
-:func:`empty_trash` goes on with it, and reports that.
+Each deletion runs in the background (see ``deletion``) and holds the ``flock(2)`` of its directory. If it
+is killed, the next :func:`empty_trash` goes on with it, and reports that.
 """
 
 from __future__ import annotations
@@ -13,26 +13,23 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import gc
 import os
-import select
-import signal
 import stat
-import sys
 import time
 from pathlib import Path
 
 from ralph_wrap.git import decode, pointer
 from ralph_wrap.state import ids
-from ralph_wrap.system import deferred, delete_tree, process, process_table
+from ralph_wrap.system import delete_tree
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import TEMPORARY, WARM
 from ralph_wrap.worktree.ownership import MARK, mark_text
+from ralph_wrap.worktree.trash import deletion
+from ralph_wrap.worktree.trash.deletion import OpenEntry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import NoReturn
+    from collections.abc import Callable
 
     from ralph_wrap.worktree.ownership import SessionMark
 
@@ -42,12 +39,7 @@ LEAVING_SUFFIX = ".leaving"
 TOKEN = ".ralph-wrap-trash"  # noqa: S105 -- no password
 """A file in each directory that may be deleted; it holds the directory's name."""
 
-TITLE = b"ralph-wrap: delete tree"
-"""The command line of a fork that deletes. PID 1 knows it, too (``interfaces.init.processes``)."""
-
-_OWN = f"{process.OWN_COMMAND}=1".encode()
 _LARGEST = 4096  # bytes of a token, or of a ``.git`` file
-_PATIENCE = 1.0  # seconds for a session to end before its deletion begins
 _AT_ONCE = 32  # directories for one deletion process: each needs two descriptors
 _EARLIER = {WARM: "pool", TEMPORARY: "landing"}
 _TAIL = 3  # parts of a path: .ralph/run/landing
@@ -64,14 +56,6 @@ class EmptiedTrash(NamedTuple):
 
     resumed: tuple[Path, ...]
     foreign: tuple[Path, ...]
-
-
-class _Entry(NamedTuple):
-    """A directory that is open, in a directory that is open."""
-
-    parent: int
-    directory: int
-    name: str
 
 
 def new_name() -> str:
@@ -100,7 +84,7 @@ def discard(directory: Path, aside: Path, is_ours: Callable[[Callable[[str], str
             return
         with contextlib.suppress(OSError):  # a ``Worktree`` block holds the lock itself
             fcntl.flock(entry.directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _start([_set_aside(entry, aside, stack)])
+        deletion.start([_set_aside(entry, aside, stack)], TOKEN)
 
 
 def discard_clone(directory: Path, aside: Path, mark: SessionMark) -> None:
@@ -160,7 +144,7 @@ def empty_trash(trash: Path) -> EmptiedTrash:
             going = [entry for entry in entries if entry is not None]
             resumed += [path for path, entry in zip(found[begin:], entries, strict=False) if entry]
             if going:
-                _start(going)
+                deletion.start(going, TOKEN)
     return EmptiedTrash(tuple(resumed), tuple(foreign))
 
 
@@ -169,7 +153,7 @@ def _set_aside_in(trash: Path) -> list[Path]:
     return [path for directory in places for path in directory.glob(f"*{LEAVING_SUFFIX}")]
 
 
-def _look(path: Path, trash: Path, stack: contextlib.ExitStack, foreign: list[Path]) -> _Entry | None:
+def _look(path: Path, trash: Path, stack: contextlib.ExitStack, foreign: list[Path]) -> OpenEntry | None:
     """Return a directory that may be deleted, and that no other process deletes now."""
     with contextlib.suppress(BlockingIOError, FileNotFoundError), contextlib.ExitStack() as attempt:
         try:
@@ -190,15 +174,15 @@ def _look(path: Path, trash: Path, stack: contextlib.ExitStack, foreign: list[Pa
     return None
 
 
-def _open(path: Path, stack: contextlib.ExitStack) -> _Entry:
+def _open(path: Path, stack: contextlib.ExitStack) -> OpenEntry:
     parent = os.open(path.parent, delete_tree.OPEN_DIRECTORY)
     stack.callback(os.close, parent)
     directory = os.open(path.name, delete_tree.OPEN_DIRECTORY, dir_fd=parent)
     stack.callback(os.close, directory)
-    return _Entry(parent, directory, path.name)
+    return OpenEntry(parent, directory, path.name)
 
 
-def _set_aside(entry: _Entry, aside: Path, stack: contextlib.ExitStack) -> _Entry:
+def _set_aside(entry: OpenEntry, aside: Path, stack: contextlib.ExitStack) -> OpenEntry:
     """Move a directory into the trash and write its token; if it cannot be moved, write the token there."""
     delete_tree.allow_owner(entry.directory)
     try:
@@ -210,10 +194,10 @@ def _set_aside(entry: _Entry, aside: Path, stack: contextlib.ExitStack) -> _Entr
         with contextlib.suppress(OSError):
             _write_token(entry, entry.name)
         return entry
-    return _Entry(trash, entry.directory, aside.name)
+    return OpenEntry(trash, entry.directory, aside.name)
 
 
-def _write_token(entry: _Entry, name: str) -> None:
+def _write_token(entry: OpenEntry, name: str) -> None:
     try:
         os.unlink(TOKEN, dir_fd=entry.directory)
     except FileNotFoundError:
@@ -224,7 +208,7 @@ def _write_token(entry: _Entry, name: str) -> None:
     delete_tree.write_new(TOKEN, entry.directory, name.encode())
 
 
-def _read(entry: _Entry, name: str) -> str:
+def _read(entry: OpenEntry, name: str) -> str:
     """Return the content of a small regular file, without its last newline; empty for any other file."""
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -239,7 +223,7 @@ def _read(entry: _Entry, name: str) -> str:
         os.close(descriptor)
 
 
-def _is_of_earlier_version(entry: _Entry, trash: Path) -> bool:
+def _is_of_earlier_version(entry: OpenEntry, trash: Path) -> bool:
     """Return whether a version that wrote no tokens has put a worktree into the trash.
 
     Its ``.git`` file names its former registration, which does not exist any more. It was the registration of
@@ -256,7 +240,7 @@ def _is_of_earlier_version(entry: _Entry, trash: Path) -> bool:
     return registration.name == name and not os.path.lexists(registration)
 
 
-def _is_registration_of_merge(entry: _Entry, trash: Path) -> bool:
+def _is_registration_of_merge(entry: OpenEntry, trash: Path) -> bool:
     """Return whether a merge of an earlier version has put its registration into the trash."""
     worktree = Path(_read(entry, pointer.BACK)).parent
     landing = trash.parent / _EARLIER[TEMPORARY]
@@ -264,136 +248,4 @@ def _is_registration_of_merge(entry: _Entry, trash: Path) -> bool:
         TEMPORARY.fits(worktree.name)
         and _read(entry, "locked") == "ralph-wrap merge"
         and worktree.parent.parts[-_TAIL:] == landing.parts[-_TAIL:]
-    )
-
-
-def _start(entries: list[_Entry]) -> None:
-    """Delete directories, in a process that no process waits for.
-
-    A fork takes 10 ms less processor time than a new Python. But it could wait without end for a lock that
-    another thread holds (``fork(2)``). And other processes must recognise it.
-    """
-    shown = _Shown.find()
-    if process_table.has_other_threads() or not shown.has_room:
-        with contextlib.suppress(OSError):  # root can have a Python that the owner of a project cannot run
-            Path(delete_tree.__file__).open("rb").close()
-            _start_program(entries)
-            return
-    ready, not_ready = os.pipe()
-    with os.fdopen(ready, "rb") as pipe:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            if os.fork() == 0:
-                _delete_and_exit(entries, shown, before, not_ready)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            os.close(not_ready)
-        pipe.read()  # until the fork has closed our descriptors: with them it keeps our locks (flock(2))
-
-
-class _Shown(NamedTuple):
-    """Where the kernel reads what it shows of this process: in its memory, which it may change.
-
-    Attributes:
-        words: the addresses of the command line.
-        environment: those of the environment.
-
-    """
-
-    words: range
-    environment: range
-
-    @classmethod
-    def find(cls) -> _Shown:
-        """Return the addresses; empty ranges if the kernel does not name them."""
-        begin, end, environment_begin, environment_end = process_table.addresses_of_words()
-        return cls(range(begin, end), range(environment_begin, environment_end))
-
-    @property
-    def has_room(self) -> bool:
-        """Whether it can show all that other processes look for."""
-        return len(self.words) > len(TITLE) and len(self.environment) > len(_OWN)
-
-    def change(self) -> None:
-        """Show a deletion instead of a session."""
-        process_table.rename("ralph-wrap")  # a session has its id there
-        _write(self.words, [TITLE])
-        _write(self.environment, [_OWN, *map(b"=".join, _environment().items())])
-
-
-def _write(addresses: range, words: Iterable[bytes]) -> None:
-    """Write words to our memory, with a NUL after each, and without those that have no room."""
-    content = b""
-    for word in words:
-        if len(content) + len(word) < len(addresses):
-            content += word + b"\0"
-    deferred.ctypes.memmove(addresses.start, content.ljust(len(addresses), b"\0"), len(addresses))
-
-
-def _delete_and_exit(entries: list[_Entry], shown: _Shown, mask: Iterable[int], not_ready: int) -> NoReturn:
-    """Become a process of its own in a fork, as ``execve(2)`` would do, and delete directories.
-
-    Arguments:
-        mask: the signals to block meanwhile.
-        not_ready: the descriptor to close last, once no other descriptor of the session is open.
-
-    """
-    try:
-        gc.disable()  # to free an object may have an effect outside of the process
-        session = os.getppid()
-        os.setsid()
-        os.chdir("/")
-        shown.change()
-        signal.set_wakeup_fd(-1)
-        for number in signal.valid_signals():
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                with contextlib.suppress(OSError):  # two signals cannot be ignored
-                    signal.signal(number, signal.SIG_IGN)  # discards one that our group got before setsid(2)
-                    signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(nothing, descriptor)
-        _close_all_but({0, 1, 2, not_ready, *_descriptors(entries)})
-        os.close(not_ready)
-        _wait_for_end(session)
-        for entry in entries:
-            with contextlib.suppress(OSError):
-                delete_tree.TreeDeletion(*entry, TOKEN).run()
-    finally:
-        os._exit(0)
-
-
-def _wait_for_end(session: int) -> None:
-    """Let the session end first: its syncs would wait for us. With a child of PID 1 a container may end."""
-    if session != 1 and session not in process_table.children(1):
-        with contextlib.suppress(OSError, AttributeError):  # Linux has it since 5.3
-            select.select([os.pidfd_open(session)], [], [], _PATIENCE)
-
-
-def _environment() -> dict[bytes, bytes]:
-    """Return our environment without the variables by which a session counts a process as its agent's."""
-    return {name: value for name, value in os.environb.items() if not name.startswith(b"RALPH_")}
-
-
-def _descriptors(entries: list[_Entry]) -> list[int]:
-    return [number for entry in entries for number in (entry.parent, entry.directory)]
-
-
-def _close_all_but(kept: set[int]) -> None:
-    directory = Path("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")
-    for number in [int(path.name) for path in directory.iterdir()]:
-        if number not in kept:
-            with contextlib.suppress(OSError):  # that of the directory is closed already
-                os.close(number)
-
-
-def _start_program(entries: list[_Entry]) -> None:
-    words = [f"{entry.parent}:{entry.directory}:{entry.name}" for entry in entries]
-    process.detach(
-        # -I, -S: neither the environment nor the installed packages change its behaviour.
-        (sys.executable, "-I", "-S", delete_tree.__file__, TOKEN, *words),
-        cwd=Path("/"),
-        env={process.OWN_COMMAND: "1"} | {os.fsdecode(n): os.fsdecode(v) for n, v in _environment().items()},
-        inherited=_descriptors(entries),
     )
