@@ -111,8 +111,8 @@ def _load_at_first_use(*names: str) -> None:
     """Let modules of the standard library load when a function first uses them.
 
     ``urllib.parse``, ``subprocess`` and ``pathlib`` import them. A session calls no function that uses them,
-    and they take 2 ms. ``importlib.util.LazyLoader`` would not keep them away: an ``import`` statement reads the
-    ``__spec__`` of such a module, and that loads it. Here ``__spec__`` is ``None``.
+    and they take 2 ms. ``importlib.util.LazyLoader`` would not keep them away: an ``import`` statement reads
+    the ``__spec__`` of such a module, and that loads it. Here ``__spec__`` is ``None``.
     """
     from importlib import import_module  # noqa: PLC0415 -- as above
     from types import ModuleType  # noqa: PLC0415

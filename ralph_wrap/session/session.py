@@ -107,7 +107,8 @@ class Session:
         self._signals = signals or SignalHandlers()
         self._own_signals = signals is None
         self._whole_process = whole_process
-        self._stack, self._last = contextlib.ExitStack(), contextlib.ExitStack()
+        self._stack = contextlib.ExitStack()  # the steps of the end
+        self._last = contextlib.ExitStack()  # what these steps still use; it closes after them
         self._closed = False
         self._state = SessionState()
         self._context: SessionContext | None = None
@@ -190,7 +191,7 @@ class Session:
             record=record,
             log=self._log,
             cancel=self._signals.cancel,
-            meanwhile=lambda: self._look_first(project, record),
+            meanwhile=lambda: self._begin_guard(project, record),
             layout=preflight.layout,
             hidden=preflight.hidden,
             sandbox=preflight.sandbox,
@@ -234,7 +235,7 @@ class Session:
             self._at_end("drop an unused branch", lambda: end.drop_unused_branch(context, tree))
             self._at_end("remove the worktree", lambda: end.leave(context, tree))
             self._at_end("keep the work in submodules", checkpoint.keep_submodules)
-        guard = self._look_first(context.project, claim.record)  # the plain root has not called it yet
+        guard = self._begin_guard(context.project, claim.record)  # not called yet in the plain root
         self._at_end("look at the repository", guard.finish)
         if leaks is not None:
             self._at_end("begin to look outside", lambda: end.start_last_look(leaks))
@@ -249,8 +250,8 @@ class Session:
             context, workspace, claim, processes, checkpoint, self._signals, self._state
         )
 
-    def _look_first(self, project: Project, record: SessionRecord) -> SessionGuard:
-        """Load what can wait for a worktree, and look at the repository before an agent works; only once."""
+    def _begin_guard(self, project: Project, record: SessionRecord) -> SessionGuard:
+        """Load the rest of the program, and look at the repository before an agent works; only once."""
         if self._state.guard is None:
             _load_the_rest(self._settings, self._log)
             guard = self._state.guard = deferred.guard.SessionGuard(project, record.session, self._log)
@@ -352,6 +353,6 @@ def _introduce(claim: SessionClaim, workspace: Workspace, log: Log) -> None:
 
 
 def _load_the_rest(settings: Settings, log: Log) -> None:
-    """Load what can wait for a worktree, but no later: while an agent works we may be installed anew."""
+    """Load all that the session needs: while an agent works, another version may be installed."""
     deferred.load_session(pool=bool(settings.pool))
     log.load()
