@@ -179,7 +179,7 @@ def add(
     try:
         _write(registration, path, f"ref: refs/heads/{branch}" if branch else commit, mark)
     except BaseException:
-        with contextlib.suppress(OSError):  # the rest still looks unfinished
+        with contextlib.suppress(OSError):  # the rest has no file gitdir, so git ignores it
             remove_unfinished(registration)
         raise
     return registration
@@ -223,7 +223,7 @@ def _make_directory(common_dir: Path, name: str, reason: str) -> Path:
             _lock_or_remove(registration, reason)
         except FileExistsError:
             number += 1
-        except FileNotFoundError:  # the first one; git removes the parent together with the last one
+        except FileNotFoundError:  # no registration yet: git removes the parent with the last one
             worktrees.mkdir(exist_ok=True)
             shared = stat.S_IMODE(common_dir.stat().st_mode)
             # git-config(1): core.sharedRepository, for which git sets this bit. Else the umask decides.

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 20  # bytes that a copy holds in memory
 _PAGE = 4096  # bytes; files of the kernel have no size
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}  # link(2): errors of file systems without links
+_RANDOM = 8  # bytes in the name of a temporary file
+_HEX = deferred.pattern(f"[0-9a-f]{{{2 * _RANDOM}}}")
+
+State = tuple[int, ...] | None
+"""A value that changes with every change of a file; ``None`` if there is no file."""
 
 
 def claim(path: Path, content: bytes, *, mode: int = 0o666) -> None:
@@ -85,14 +91,6 @@ def create(path: Path, content: bytes, *, mode: int = 0o666, sync: bool = True) 
         os.close(descriptor)
 
 
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}  # link(2): errors of file systems without links
-_RANDOM = 8  # bytes in the name of a temporary file
-_HEX = deferred.pattern(f"[0-9a-f]{{{2 * _RANDOM}}}")
-
-State = tuple[int, ...] | None
-"""A value that changes with every change of a file; ``None`` if there is no file."""
-
-
 def state(path: Path) -> State:
     """Return a value that changes with every change of a file."""
     try:
@@ -133,7 +131,7 @@ def replace(
     try:
         try:
             write_all(descriptor, content)
-            _take_after(descriptor, path)
+            _copy_mode_and_owner(descriptor, path)
             if sync:
                 os.fsync(descriptor)
         finally:
@@ -250,7 +248,7 @@ def start_fsync(*paths: Path) -> Callable[[], None]:
             errors.append(error)
 
     threads = [threading.Thread(target=sync, args=(path,)) for path in paths]
-    started = [thread for thread in threads if _starts(thread)]
+    started = [thread for thread in threads if _start_or_run(thread)]
 
     def wait() -> None:
         for thread in started:
@@ -261,8 +259,8 @@ def start_fsync(*paths: Path) -> Callable[[], None]:
     return wait
 
 
-def _starts(thread: threading.Thread) -> bool:
-    """Start a thread, or do its work here if no more threads are allowed (``setrlimit(2)``: RLIMIT_NPROC)."""
+def _start_or_run(thread: threading.Thread) -> bool:
+    """Start a thread and return true. If no more are allowed (RLIMIT_NPROC), do its work and return false."""
     try:
         thread.start()
     except RuntimeError:
@@ -332,19 +330,19 @@ def copy(source: Path, target: Path) -> None:
 
     """
     with open(os.open(source, os.O_RDONLY | os.O_NONBLOCK), "rb") as reading:  # noqa: PTH123 -- as in read()
-        at = os.fstat(reading.fileno())
-        if not stat.S_ISREG(at.st_mode):
+        status = os.fstat(reading.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(source))
-        _copy(reading, at, target)
+        _copy(reading, status, target)
 
 
-def _copy(reading: BufferedReader, at: os.stat_result, target: Path) -> None:
+def _copy(reading: BufferedReader, status: os.stat_result, target: Path) -> None:
     with target.open("xb") as writing:
         while content := reading.read(_BLOCK):
             writing.write(content)
         writing.flush()
-        os.fchmod(writing.fileno(), stat.S_IMODE(at.st_mode))
-        os.utime(writing.fileno(), ns=(at.st_atime_ns, at.st_mtime_ns))
+        os.fchmod(writing.fileno(), stat.S_IMODE(status.st_mode))
+        os.utime(writing.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def write_all(descriptor: int, content: bytes) -> None:
@@ -354,8 +352,8 @@ def write_all(descriptor: int, content: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _take_after(descriptor: int, path: Path) -> None:
-    """Give a new file the mode and the owner of the one it is to replace, if that is a regular file."""
+def _copy_mode_and_owner(descriptor: int, path: Path) -> None:
+    """Give a new file the mode and the owner of the regular file that it will replace."""
     try:
         current = path.lstat()
     except FileNotFoundError:

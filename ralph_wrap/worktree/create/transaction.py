@@ -67,6 +67,7 @@ _PARALLEL_CHECKOUT = (
 # Not `reset --hard`, which locks the branch meanwhile: killed in that moment it leaves the lock behind.
 _CHECKOUT = ("read-tree", "--reset", "-u", "-v", "--no-recurse-submodules", "HEAD")
 _STOP_LATENCY = 0.1  # seconds until a signal ends a running checkout
+_NEARLY_FULL = 1 << 20  # free bytes, below which a disk counts as full
 
 
 def create(
@@ -197,7 +198,7 @@ def _register(
 def _claim_directory(path: Path, undo: contextlib.ExitStack) -> os.stat_result:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        path.mkdir()  # from here on we may remove it: no other process has made it
+        path.mkdir()  # no other process has made it, so we may remove it from here on
     except FileExistsError:
         raise IsolationError(f"{path} is there already", "move it away") from None
     undo.callback(_remove_empty, path)
@@ -357,6 +358,3 @@ def _hint(git: Git, repository: Repository, branch: str) -> str:
         if disk.f_bavail * disk.f_frsize < _NEARLY_FULL or (disk.f_files and not disk.f_favail):
             return f"the disk of {directory} is full: free some space"
     return "ralph-wrap doctor looks for the cause"
-
-
-_NEARLY_FULL = 1 << 20
