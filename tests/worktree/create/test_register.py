@@ -80,12 +80,18 @@ def test_a_directory_that_is_registered_already_is_refused(repo: Repo, tmp_path:
     assert listing(repo.path / ".git/worktrees") == before
 
 
-def test_a_branch_that_is_being_rebased_elsewhere_is_refused(repo: Repo, tmp_path: Path) -> None:
-    """HEAD is detached there, and git will move the branch at the end."""
+@pytest.mark.parametrize(
+    "begin", [("rebase", "-q", "--exec", "false", "HEAD^"), ("bisect", "start", "HEAD", "HEAD~2")]
+)
+def test_a_branch_that_is_being_rebased_or_bisected_elsewhere_is_refused(
+    repo: Repo, tmp_path: Path, begin: tuple[str, ...]
+) -> None:
+    """HEAD is detached there, and git will go back to the branch at the end; a rebase also moves it."""
     repo.git("worktree", "add", "-q", "-b", "topic", tmp_path / "theirs")
     theirs = Repo(tmp_path / "theirs")
-    theirs.git("commit", "-q", "--allow-empty", "-m", "work")
-    theirs.git("-c", "core.editor=false", "rebase", "-q", "--exec", "false", "HEAD^", check=False)
+    for _ in range(2):
+        theirs.git("commit", "-q", "--allow-empty", "-m", "work")
+    theirs.git("-c", "core.editor=false", *begin, check=False)
     assert theirs.git("branch", "--show-current") == ""
     options = ("--branch", "topic", "--isolation", "require", "-n", "1")
     done = command("run", *options, "--", "true", cwd=repo.path)
