@@ -262,6 +262,8 @@ def _end(project: Project, claim: SessionClaim, log: Log, shared: SharedFacts) -
     recovery = SessionRecovery(project, claim.registry, record, log, shared)
     tree = recovery.worktree()
     outcome = recovery.leave(tree, survivors) if tree else None
+    if outcome is not None and outcome.later:
+        raise RefusedError(str(outcome.kept), "ralph-wrap sweep")
     started = _agent_started(claim)
     if record.drop_empty or not started:
         recovery.drop_unused_branch(tree, outcome)

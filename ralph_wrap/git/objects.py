@@ -362,6 +362,19 @@ def what_is_missing(running: RunningCommand) -> str | None:
     return None if answer.status == 0 else decode(answer.stderr).strip()
 
 
+def first_missing(git: Git, commits: Sequence[str], present: str) -> str | None:
+    """Return what git says of the first object that commits need and the repository lacks.
+
+    Arguments:
+        commits: object ids and full names of refs.
+        present: a commit whose objects count as present without a check. It may come from a file that an
+            agent can write, so it is no argument alone: git could read it as an option.
+
+    """
+    answer = run_git(git, "rev-list", "--objects", "--quiet", *commits, f"^{present}", accept=(0, 128))
+    return None if answer.status == 0 else decode(answer.stderr).strip()
+
+
 def write_pack(git: Git, objects: Path, wanted: Collection[str], without: Collection[str]) -> None:
     """Write all objects of some commits into another repository, as one pack.
 

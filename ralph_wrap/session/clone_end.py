@@ -31,7 +31,7 @@ from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, is_clone_of, session_lock
 from ralph_wrap.worktree.remove import leaving_places
 from ralph_wrap.worktree.save.commits import make_snapshots, unreachable
-from ralph_wrap.worktree.save.scratch import scratch_in
+from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 from ralph_wrap.worktree.trash import discard_clone
 

@@ -23,8 +23,11 @@ LINKS = "ralph-wrap-links"
 """In a registration: the linked directories, one a line."""
 
 
-ObjectStamps = tuple[tuple[str, int, int, int, int], ...]
-"""Name, device, inode and both times of each directory with objects."""
+ObjectStamp = tuple[str, int, int, int, int]
+"""Name, device, inode and both times of a directory with objects."""
+
+ObjectStamps = tuple[ObjectStamp, ...]
+"""The same of each directory with objects."""
 
 
 class LinkedWorktree(NamedTuple):

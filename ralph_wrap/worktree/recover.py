@@ -41,11 +41,12 @@ from ralph_wrap.worktree.remove import (
     is_half_dropped,
     leaving_places,
 )
+from ralph_wrap.worktree.save.beside_gc import save_beside_gc
 from ralph_wrap.worktree.save.commits import named_objects
+from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.one_tree import save_without_files
 from ralph_wrap.worktree.save.registration import is_replaced
 from ralph_wrap.worktree.save.result import SaveRequest
-from ralph_wrap.worktree.save.scratch import scratch_in
 from ralph_wrap.worktree.save.sync import sync_repository
 from ralph_wrap.worktree.trash import discard_worktree, is_name
 from ralph_wrap.worktree.warm import REASON, complete
@@ -348,9 +349,12 @@ def finish_deleted(worktree: LinkedWorktree, git: Git, record: SessionRecord) ->
     try:
         with scratch_in(worktree.registration) as scratch:
             request = SaveRequest(record.id, record.session)
-            saved = save_without_files(worktree, git, scratch / "index", request)
+            index = scratch / "index"
+            saved, running_gc = save_beside_gc(worktree, git, index, request, save_without_files)
         if saved.problems:
             return WorktreeOutcome(saved, f"it was deleted, but {'; '.join(saved.problems)}")
+        if running_gc:
+            return WorktreeOutcome(saved, running_gc, later=True)
         sync_repository(worktree.common_dir)
         with repository_lock(worktree.common_dir) as lock:
             assert worktree.owner is not None

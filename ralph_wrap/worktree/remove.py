@@ -7,7 +7,8 @@ Why this order:
    anew each time. Another directory at its path fails this check, and so does a moved worktree: both stay.
 2. **No process inside.** A process that works in it would write after the save. The deletion would also
    empty mount points inside.
-3. **Save and verify** (see ``save``). If the user has locked its registration, the worktree stays, saved.
+3. **Save and verify** (see ``save``), also beside a ``git gc`` (see ``save.beside_gc``). If the user has
+   locked its registration, the worktree stays, saved.
 4. **Check 1 and 2 again and rename it into our own trash.** This takes 5 ms, and can be undone until the
    registration is dropped. From then on no process finds it by its path. The last check follows: after a
    change since the save, with a new lock, or with a process inside, it goes back. Only the last check finds a
@@ -41,10 +42,11 @@ from ralph_wrap.worktree.ownership import (
     read_mark,
     why_not_removable,
 )
+from ralph_wrap.worktree.save.beside_gc import save_beside_gc
+from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.inspect import has_submodules
 from ralph_wrap.worktree.save.registration import is_replaced
 from ralph_wrap.worktree.save.result import Losses, SavedWork, SaveRequest
-from ralph_wrap.worktree.save.scratch import scratch_in
 from ralph_wrap.worktree.save.sync import has_left_nothing, sync_repository
 from ralph_wrap.worktree.save.unused_branch import drop_branch_at
 from ralph_wrap.worktree.save.whole import holds, losses, save
@@ -72,7 +74,7 @@ class WorktreeOutcome(NamedTuple):
         saved: the saved work; ``None`` if nothing was saved, or the save failed.
         kept: the reason why the worktree still exists; ``None`` if it was removed.
         asked: it is kept because the user wants that, not because it could not be saved.
-        later: it was saved, but there was no time to remove it.
+        later: it was saved, but the next start has to remove it.
 
     """
 
@@ -118,14 +120,14 @@ def finish(
         refresh(worktree, git)
         with scratch_in(worktree.registration) as scratch:
             index = scratch / "index"
-            saved = save(worktree, git, index, request)
+            saved, running_gc = save_beside_gc(worktree, git, index, request, save, cancel)
             if saved.problems:
                 return WorktreeOutcome(
                     saved, "; ".join(saved.problems), asked=request.commits_only and not saved.clean
                 )
             aside = trash / request.session
             return _remove_saved(
-                worktree, git, index, aside, saved, keep=keep_saved, cancel=cancel, reuse=reuse
+                worktree, git, index, aside, saved, running_gc, keep=keep_saved, cancel=cancel, reuse=reuse
             )
     except Exception as error:  # noqa: BLE001 -- after any error: without a full save there is no removal
         return WorktreeOutcome(saved, f"it cannot be {'removed' if saved else 'saved'}: {error}")
@@ -137,16 +139,24 @@ def _remove_saved(
     index: Path,
     aside: Path,
     saved: SavedWork,
+    running_gc: str | None,
     *,
     keep: str | None,
     cancel: CancelToken,
     reuse: Callable[[Path, Collection[str]], None],
 ) -> WorktreeOutcome:
-    """Remove a worktree whose work is saved, unless there is a reason to keep it, or no time."""
+    """Remove a worktree whose work is saved, unless there is a reason to keep it, or no time.
+
+    Arguments:
+        running_gc: a ``git gc`` that may delete some of the saved work.
+
+    """
     if not has_left_nothing(worktree, saved):
         sync_repository(worktree.common_dir)
     if reason := keep or worktree.stays or _locked_by_user(worktree):
         return WorktreeOutcome(saved, reason, asked=True)
+    if running_gc:
+        return WorktreeOutcome(saved, running_gc, later=True)
     if cancel.out_of_time:
         return WorktreeOutcome(saved, "there was no time to remove it; the next start does", later=True)
     return WorktreeOutcome(saved, _remove(worktree, git, index, aside, saved, reuse=reuse))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph_wrap import git
-from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.cancel import NEVER, CancelToken
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ownership import WorktreeOwner
 from ralph_wrap.worktree.remove import finish
@@ -58,6 +58,7 @@ class Tree:
         keep_dirty: bool = False,
         unstarted: bool = False,
         restored: str | None = None,
+        cancel: CancelToken = NEVER,
     ) -> WorktreeOutcome:
         """End it as a session would."""
         return finish(
@@ -66,6 +67,7 @@ class Tree:
             SaveRequest(ID, SESSION, commits_only=keep_dirty, unstarted=unstarted, restored=restored),
             trash=self.repo.path / ".ralph" / "run" / "trash",
             keep=keep,
+            cancel=cancel,
         )
 
 

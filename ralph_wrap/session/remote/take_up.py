@@ -21,7 +21,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import named
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.from_snapshot import work_of_snapshot
-from ralph_wrap.worktree.save.scratch import scratch_in
+from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 
 TYPE_CHECKING = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 
+from ralph_wrap.errors import GitError
 from ralph_wrap.git import (
     create_ref,
     current_branch,
@@ -19,10 +20,13 @@ from ralph_wrap.git import (
 from ralph_wrap.git.index import commit_index, is_staged, list_index
 from ralph_wrap.git.safe.submodules import changed_inside, pointers_below
 from ralph_wrap.git.status import parse_status, stage_all, start_status
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.worktree.save.beside_gc import SaveBesideGc
+from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.registration import is_replaced, operation
-from ralph_wrap.worktree.save.scratch import scratch_in
+from ralph_wrap.worktree.save.sync import stamp_of_packs
 from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE, write_trees
 
 TYPE_CHECKING = False
@@ -66,22 +70,35 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
 
     """
     worktree_git = _git(worktree, git)
-    problems, in_submodules = list[str](), list[str]()
-    head = read_head(worktree_git)
+    packs = stamp_of_packs(worktree.common_dir)
     with scratch_in(worktree.registration) as directory:
         scratch = worktree_git._replace(index_file=directory / "index")
-        status, walked = look(worktree, worktree_git, scratch, problems, ())
-        if walked.repositories:
-            repositories = {*walked.repositories, *status.nested}
-            _look_into(worktree, worktree_git, repositories, status, problems, in_submodules)
-        is_away = head.branch != f"refs/heads/{worktree.branch}"
-        if status.clean and not is_away:
-            return Snapshot(head.commit, None, tuple(problems), tuple(in_submodules))
-        picture = write_trees(worktree, scratch, head, (status, walked.stamps), problems)
-        if picture.shows_head and not is_away:
-            return Snapshot(head.commit, None, tuple(problems), tuple(in_submodules))
-        message = f"{AWAY_TITLE if is_away else SNAPSHOT_TITLE}{number} of session {session}\n"
-        commit = picture.commit(scratch, message, session)
+        saving = SaveBesideGc(worktree, worktree_git, directory / "index", packs, git.cancel or NEVER)
+        kept, _, missing = saving.run(
+            lambda: _snapshot(worktree, scratch, agent_id, session, number),
+            lambda kept: [kept.ref] if kept.ref else [],
+        )
+    if missing:
+        raise GitError("gc", 0, f"it has deleted objects of {kept.ref}: {missing}")
+    return kept
+
+
+def _snapshot(worktree: LinkedWorktree, scratch: Git, agent_id: str, session: str, number: int) -> Snapshot:
+    worktree_git = scratch._replace(index_file=None)
+    problems, in_submodules = list[str](), list[str]()
+    head = read_head(worktree_git)
+    status, walked = look(worktree, worktree_git, scratch, problems, ())
+    if walked.repositories:
+        repositories = {*walked.repositories, *status.nested}
+        _look_into(worktree, worktree_git, repositories, status, problems, in_submodules)
+    is_away = head.branch != f"refs/heads/{worktree.branch}"
+    if status.clean and not is_away:
+        return Snapshot(head.commit, None, tuple(problems), tuple(in_submodules))
+    picture = write_trees(worktree, scratch, head, (status, walked.stamps), problems)
+    if picture.shows_head and not is_away:
+        return Snapshot(head.commit, None, tuple(problems), tuple(in_submodules))
+    message = f"{AWAY_TITLE if is_away else SNAPSHOT_TITLE}{number} of session {session}\n"
+    commit = picture.commit(scratch, message, session)
     ref = f"refs/ralph/snapshots/{agent_id}/{number}"
     if before := list_refs(worktree_git, ref).get(ref):
         move_ref(worktree_git, ref, before, commit, message, no_deref=True)

@@ -21,7 +21,7 @@ from ralph_wrap.git.objects import write_pack
 from ralph_wrap.system import files
 from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.save.checkpoint import commit_all
-from ralph_wrap.worktree.save.scratch import scratch_in
+from ralph_wrap.worktree.save.index import scratch_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

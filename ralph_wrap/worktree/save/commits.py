@@ -89,9 +89,9 @@ def unreachable(git: Git, commits: list[str], without: Collection[str] = ()) -> 
     listed = run_git(git, "for-each-ref", "--format=%(if)%(symref)%(then)%(refname)%(end)", *_KEPT_REFS)
     left_out = [f"--exclude={ref}" for ref in (*decode_lines(listed.stdout), *without) if ref]
     kept = [option for ref in _KEPT_REFS for option in (*left_out, f"--glob={ref}")]  # each glob forgets them
-    answer = run_git(
-        git, "rev-list", "--parents", "--stdin", "--not", *kept, stdin="\n".join(commits).encode()
-    )
+    # A ref whose commit is missing contains nothing.
+    options = ("--parents", "--ignore-missing", "--stdin", "--not")
+    answer = run_git(git, "rev-list", *options, *kept, stdin="\n".join(commits).encode())
     rows = [line.split() for line in decode_lines(answer.stdout)]
     inner = {parent for _, *parents in rows for parent in parents}
     return [commit for commit, *_ in rows if commit not in inner]

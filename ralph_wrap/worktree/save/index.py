@@ -5,20 +5,36 @@ The index of a worktree itself never changes: its owner may need it, if the work
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from ralph_wrap.git import finish_git, run_git
 from ralph_wrap.git.index import encode_paths
 from ralph_wrap.git.status import parse_status, stage_paths, start_status
-from ralph_wrap.system import files
+from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree.layout import is_sparse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from ralph_wrap.git import Git
     from ralph_wrap.git.index import IndexListing
     from ralph_wrap.git.status import Status
     from ralph_wrap.worktree.model import LinkedWorktree
+
+
+@contextlib.contextmanager
+def scratch_in(registration: Path) -> Iterator[Path]:
+    """Yield a new directory for copies of the index in a worktree's registration; git deletes it with it."""
+    directory = registration / f"ralph-wrap-{os.urandom(4).hex()}"
+    directory.mkdir()
+    try:
+        yield directory
+    finally:
+        if directory.exists():  # the worktree stays
+            deferred.shutil.rmtree(directory, ignore_errors=True)
 
 
 def status_of(git: Git) -> Status:

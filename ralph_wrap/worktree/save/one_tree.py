@@ -9,6 +9,7 @@ from ralph_wrap.errors import GitError
 from ralph_wrap.git import (
     create_ref,
     delete_ref,
+    existing_commits,
     list_refs,
     move_ref,
     read_head,
@@ -243,7 +244,7 @@ def _name(git: Git, request: SaveRequest, commit: str, before: str | None) -> st
     elif before != commit:
         if request.keeps_branch or worktree_holding(git, ref):
             return make_snapshots(git, request.agent_id, [commit])[0]
-        make_snapshots(git, request.agent_id, [before])
+        make_snapshots(git, request.agent_id, existing_commits(git, [before]))  # git may have pruned it
         move_ref(git, ref, before, commit, reason, no_deref=True)
     return branch
 

@@ -10,8 +10,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph_wrap.worktree.model import LinkedWorktree, ObjectStamps
+    from ralph_wrap.worktree.model import LinkedWorktree, ObjectStamp, ObjectStamps
     from ralph_wrap.worktree.save.result import SavedWork
+
+GC_LOCK = "gc.pid"
+"""In a repository: pid and host of the ``git gc`` that is running."""
+
+PACKS = "pack"
+"""The directory of a repository's packs, in its directory of objects."""
 
 
 def sync_repository(common_dir: Path) -> None:
@@ -49,16 +55,36 @@ def object_stamps(common_dir: Path) -> ObjectStamps | None:
         common_dir: the repository.
 
     Returns:
-        ``None`` if a directory cannot be read.
+        ``None`` if a directory cannot be read, or if a ``git gc`` is running.
 
     """
     top = os.fspath(common_dir / "objects")
     try:
         with os.scandir(top) as entries:
             names = sorted(entry.name for entry in entries)
-        found = [(name, os.stat(f"{top}/{name}")) for name in ("", *names)]  # noqa: PTH116 -- no Path for 258
+        found = [_stamp(top, name) for name in ("", *names)]
     except OSError:
         return None
-    return tuple(
-        (name, status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns) for name, status in found
-    )
+    return None if os.path.lexists(common_dir / GC_LOCK) else tuple(found)
+
+
+def stamp_of_packs(common_dir: Path) -> ObjectStamp | None:
+    """Return inode and times of the directory with packs, to which each ``git gc`` writes.
+
+    Arguments:
+        common_dir: the repository.
+
+    Returns:
+        ``None`` if it cannot be read, or if a ``git gc`` is running.
+
+    """
+    try:
+        found = _stamp(os.fspath(common_dir / "objects"), PACKS)
+    except OSError:
+        return None
+    return None if os.path.lexists(common_dir / GC_LOCK) else found
+
+
+def _stamp(top: str, name: str) -> ObjectStamp:
+    status = os.stat(f"{top}/{name}")  # noqa: PTH116 -- no Path for 258
+    return name, status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns

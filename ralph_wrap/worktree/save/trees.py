@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ralph_wrap.errors import GitError
 from ralph_wrap.git import commit_and_parents, commit_tree, read_commit, run_git, tree_of
 from ralph_wrap.git.index import cached_tree, start_to_write_tree, write_tree, written_tree
 from ralph_wrap.git.status import stage_all
@@ -62,7 +63,10 @@ class WorktreeTrees(NamedTuple):
         commits = commit_and_parents(git, commit)
         if not commits or (self.head is not None and self.head not in commits):
             return False
-        return [tree_of(git, found) for found in commits] == self.trees(git)
+        try:
+            return [tree_of(git, found) for found in commits] == self.trees(git)
+        except GitError:  # git may have pruned a tree of the earlier save
+            return False
 
     def commit(self, git: Git, message: str, session: str) -> str:
         """Make a commit on top of HEAD; if the index differs, it is the second parent, as in a stash.

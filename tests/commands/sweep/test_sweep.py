@@ -233,6 +233,19 @@ def test_what_cannot_be_saved_is_kept(repo: Repo) -> None:
     assert left.report["kept"] == reason
 
 
+@pytest.mark.slow
+def test_a_gc_leaves_the_session_to_the_next_sweep(repo: Repo) -> None:
+    """A ``git gc`` of another container outlasts the patience of a sweep: the session stays an orphan."""
+    left = orphan(repo)
+    lock = repo.path / ".git/gc.pid"
+    lock.write_text("1 another-container")
+    assert sweep(repo).narration[-1]["hint"] == "ralph-wrap sweep"
+    assert (left.worktree / "new").read_text() == "new\n"
+    lock.unlink()
+    assert sweep(repo).stdout.decode() == f"{left.session}  crashed  finished  {left.wip}\n"
+    assert not left.worktree.exists()
+
+
 def test_a_kept_worktree_is_reported_once(repo: Repo) -> None:
     """Its session is finished: to remove the worktree is for a person."""
     left = orphan(repo, work=NESTED)

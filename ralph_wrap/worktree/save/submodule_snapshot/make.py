@@ -38,8 +38,8 @@ from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.commits import make_snapshots, named_objects
 from ralph_wrap.worktree.save.copy_commits import RepositoryTips, held, outermost, transfer
+from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.inspect import look, nested
-from ralph_wrap.worktree.save.scratch import scratch_in
 from ralph_wrap.worktree.save.submodule_repositories import find
 from ralph_wrap.worktree.save.trees import WORK_TITLE, write_trees
 

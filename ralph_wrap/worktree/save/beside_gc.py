@@ -1,0 +1,221 @@
+"""Save work beside a ``git gc``, which may delete objects of the saved work.
+
+``git gc`` first finds all objects that refs, reflogs and indexes contain. Later it deletes the others, with
+``--prune=now`` also new ones. So a gc that began before the save made its ref may delete objects of the saved
+work, even after the save has verified them. A gc that begins later keeps them.
+
+Until its end ``git gc`` holds the file ``gc.pid``, and it always writes to ``objects/pack``. If one of both
+shows a gc, the save waits for its end. Then it verifies that no object is missing. If one is, git stores all
+files of the worktree again, and the save is repeated. Without a gc this costs two calls of ``stat(2)``.
+
+``git prune`` alone holds no such file. Work can be lost if it looked at the refs before the save made its
+own, and still deletes objects after the worktree is gone. ``git commit`` has the same gap.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ralph_wrap.errors import GitError
+from ralph_wrap.git import first_missing, run_git
+from ralph_wrap.git.index import write_tree
+from ralph_wrap.git.status import stage_all
+from ralph_wrap.system import files, liveness
+from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.worktree.save.sync import GC_LOCK, PACKS, stamp_of_packs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from typing import TypeVar
+
+    from ralph_wrap.git import Git
+    from ralph_wrap.system.cancel import CancelToken
+    from ralph_wrap.worktree.model import LinkedWorktree, ObjectStamp
+    from ralph_wrap.worktree.save.result import SavedWork, SaveRequest
+
+    _Saved = TypeVar("_Saved")
+
+_ATTEMPTS = 3
+_LONGEST_WAIT = 10.0  # seconds
+_PAUSE = 0.02  # seconds between two looks at gc.pid
+_FORGOTTEN = 12 * 3600  # seconds after which git takes the lock of another gc for a left one (builtin/gc.c)
+
+
+class SaveBesideGc(NamedTuple):
+    """What a save needs to be repeated after a ``git gc`` has deleted objects of it.
+
+    Attributes:
+        worktree: its files are the last copy of what a gc may delete.
+        git: git in it.
+        index_copy: a free path for a copy of its index.
+        packs: the stamp of ``objects/pack`` before the first object was written; ``None`` if a gc was running
+            then, or if that is unknown.
+        cancel: after a second signal, nothing waits for a gc.
+
+    """
+
+    worktree: LinkedWorktree
+    git: Git
+    index_copy: Path
+    packs: ObjectStamp | None
+    cancel: CancelToken = NEVER
+
+    def run(
+        self, attempt: Callable[[], _Saved], refs_of: Callable[[_Saved], Sequence[str]]
+    ) -> tuple[_Saved, str | None, str | None]:
+        """Save, and repeat the save if a gc has deleted objects of it.
+
+        Arguments:
+            attempt: saves the work, and makes refs for it.
+            refs_of: returns the refs and commits that hold it.
+
+        Returns:
+            The saved work. The gc that still runs and may delete objects of it; ``None`` if none does. The
+            object that is missing even now; ``None`` if none is.
+
+        Raises:
+            GitError: git failed.
+            OSError: a file cannot be read or written.
+
+        """
+        begun = stamp_of_packs(self.worktree.common_dir)
+        for number in range(1, _ATTEMPTS + 1):
+            try:
+                if number > 1:
+                    self._store_again()
+                saved = attempt()
+            except GitError:
+                if number == _ATTEMPTS or not self._has_run_since(begun):
+                    raise
+                wait_for_gc(self.worktree.common_dir, self.cancel)
+                continue
+            refs = refs_of(saved)
+            if not refs or not self._has_run_since(self.packs):
+                break
+            running = wait_for_gc(self.worktree.common_dir, self.cancel)
+            missing = None if running else self._first_missing(refs)
+            if not missing or number == _ATTEMPTS:
+                return saved, running, missing
+        return saved, None, None
+
+    def _has_run_since(self, packs: ObjectStamp | None) -> bool:
+        """Return whether a gc may have run since ``objects/pack`` had a stamp, or still runs."""
+        return packs is None or packs != stamp_of_packs(self.worktree.common_dir)
+
+    def _first_missing(self, refs: Sequence[str]) -> str | None:
+        common_dir = self.worktree.common_dir
+        # The directory of the worktree may be gone.
+        git = self.git._replace(cwd=common_dir, git_dir=common_dir, work_tree=None)
+        return first_missing(git, refs, self.worktree.base)
+
+    def _store_again(self) -> None:
+        """Have git store all files of the worktree; it writes those objects that the repository lacks."""
+        if not self.worktree.path.is_dir():
+            return
+        scratch = self.git._replace(index_file=self.index_copy)
+        self.index_copy.unlink(missing_ok=True)
+        # The entries get no times, so git reads each file. With the times of the index it would read none.
+        entries = run_git(self.git, "ls-files", "--stage", "-z").stdout
+        run_git(scratch, "update-index", "-z", "--index-info", stdin=entries)
+        if failure := stage_all(scratch, exclude=()):
+            raise failure
+        write_tree(scratch)
+        self.index_copy.unlink()
+
+
+def save_beside_gc(
+    worktree: LinkedWorktree,
+    git: Git,
+    index: Path,
+    request: SaveRequest,
+    saving: Callable[[LinkedWorktree, Git, Path, SaveRequest], SavedWork],
+    cancel: CancelToken = NEVER,
+) -> tuple[SavedWork, str | None]:
+    """Save the work that would be lost with a worktree, so that no ``git gc`` deletes any of it.
+
+    Arguments:
+        worktree: the commits that its agent has made since its base are verified, too.
+        git: git at the repository.
+        index: a free path for a copy of the index.
+        request: how to save it.
+        saving: saves it.
+        cancel: after a second signal, nothing waits for a gc.
+
+    Returns:
+        The saved work, and the gc that still runs and may delete objects of it; ``None`` if none does.
+
+    Raises:
+        GitError: git failed.
+        OSError: a file cannot be read or written.
+
+    """
+    earlier: SavedWork | None = None
+
+    def attempt() -> SavedWork:
+        nonlocal earlier
+        saved = saving(worktree, git, index, request)
+        if earlier is not None:  # what has a ref by now gets no other one
+            snapshots = (*earlier.snapshots, *saved.snapshots)
+            saved = saved._replace(branch=saved.branch or earlier.branch, snapshots=snapshots)
+        earlier = saved
+        return saved
+
+    def refs_of(saved: SavedWork) -> list[str]:
+        head = saved.head.commit if saved.head else None
+        commits = [head] if head and head != worktree.base else []
+        return [*commits, *([f"refs/heads/{saved.branch}"] if saved.branch else []), *saved.snapshots]
+
+    packs = next((stamp for stamp in worktree.objects or () if stamp[0] == PACKS), None)
+    again = SaveBesideGc(worktree, worktree.git(git), index, packs, cancel)
+    saved, running, missing = again.run(attempt, refs_of)
+    lacking = (f"objects of the saved work are missing: {missing}",) if missing else ()
+    return saved._replace(problems=(*saved.problems, *lacking)), running
+
+
+def wait_for_gc(common_dir: Path, cancel: CancelToken) -> str | None:
+    """Wait until the ``git gc`` ends that is running now, and return it if it still runs after 10 s.
+
+    One that begins meanwhile keeps all that has a ref by now.
+    """
+    first, deadline = running_gc(common_dir), time.monotonic() + _LONGEST_WAIT
+    while first is not None and running_gc(common_dir) == first:
+        if cancel.hurried or time.monotonic() >= deadline:
+            return f"git gc is running (process {first.pid} on {first.host})"
+        time.sleep(_PAUSE)
+    return None
+
+
+class RunningGc(NamedTuple):
+    """A ``git gc``: its pid, its host or container, and when it began, in nanoseconds since 1970."""
+
+    pid: int
+    host: str
+    began: int
+
+
+def running_gc(common_dir: Path) -> RunningGc | None:
+    """Return the ``git gc`` that holds the lock of a repository, by git's own rule; ``None`` if none does.
+
+    A process of another host, or of another container, counts as alive.
+    """
+    try:
+        words = files.read(common_dir / GC_LOCK).split()
+        began = (common_dir / GC_LOCK).stat().st_mtime_ns
+    except OSError:  # git locks by a file alone
+        return None
+    is_old = time.time() - began / 1e9 > _FORGOTTEN
+    if is_old or len(words) < 2 or not words[0].isdigit():  # noqa: PLR2004 -- pid and host
+        return None
+    found = RunningGc(int(words[0]), os.fsdecode(words[1]), began)
+    if found.host == liveness.host():
+        try:
+            os.kill(found.pid, 0)
+        except (ProcessLookupError, OverflowError):
+            return None
+        except PermissionError:
+            return found
+    return found
