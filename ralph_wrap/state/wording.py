@@ -50,6 +50,11 @@ def state_of(
     return ending_in_words(ended_by) if ended_by else "finished" if verdict else None
 
 
+def outcome_in_words(outcome: str) -> str:
+    """Return what became of a session that was asked to stop."""
+    return _UNFINISHED.get(outcome, outcome)
+
+
 def ending_in_words(ended_by: str) -> str:
     """Return how a session ended, in words; the exit report has a row that names a limit."""
     return _ENDED.get(ended_by, ended_by)

@@ -152,6 +152,9 @@ def ignore_rule(project: Project, repository: Repository, rule: IgnoreLocation) 
     return fine(name, f"the first session adds {RULE} to {path}", why)
 
 
+_ONLY_LIMITS = "the project decides nothing but limits"
+
+
 def commands(settings: Settings, project: Project) -> DoctorCheck:
     """Check whether the user has approved what the project decides."""
     name, why = (
@@ -160,7 +163,7 @@ def commands(settings: Settings, project: Project) -> DoctorCheck:
     )
     wanted = settings.stated
     if not wanted and not any_approved(project.environ):
-        return fine(name, "the project decides nothing but limits", why)
+        return fine(name, _ONLY_LIMITS, why)
     keys = ", ".join(wanted)
     depends = in_force(settings)
     if wanted and not any(map(depends, wanted)):
@@ -173,7 +176,7 @@ def commands(settings: Settings, project: Project) -> DoctorCheck:
         return failed(name, error.message, why, error.hint)
     if keys := ", ".join(filter(depends, missing)):
         return failed(name, f"{keys}: not approved", why, "ralph-wrap trust")
-    return fine(name, f"{', '.join(wanted) or 'nothing but limits'}: approved", why)
+    return fine(name, f"{', '.join(wanted)}: approved" if wanted else _ONLY_LIMITS, why)
 
 
 def agents(environ: Mapping[str, str]) -> Iterator[DoctorCheck]:

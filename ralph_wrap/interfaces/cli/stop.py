@@ -11,6 +11,7 @@ from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude
 from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
+from ralph_wrap.state.wording import outcome_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,5 +57,5 @@ def _show(stopped: list[StoppedSession], problem: RalphError | None, *, json: bo
     data = [session._asdict() for session in stopped]
     if not json:
         for session in stopped:
-            typer.echo(f"{session.session or session.id}  {session.outcome}")
+            typer.echo(f"{session.session or session.id}  {outcome_in_words(session.outcome)}")
     conclude("stop", data, problem, json=json)

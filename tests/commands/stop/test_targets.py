@@ -130,7 +130,7 @@ def test_an_orphan_is_said_with_what_to_run(repo: Repo, name: str | None) -> Non
     agent_id = _orphan(repo)
     asked = stop_sessions(repo, name or agent_id)
     ((session, outcome),) = lines_of(asked)
-    assert (asked.status, session[-4:], outcome) == (0, agent_id, "orphan")
+    assert (asked.status, session[-4:], outcome) == (0, agent_id, "crashed")
     (printed,) = asked.warnings
     assert printed["hint"].endswith("ralph-wrap sweep")
     assert list(repo.path.glob(".ralph/run/sessions/*/stop")) == []
@@ -145,7 +145,7 @@ def test_a_session_that_is_killed_meanwhile_is_said(repo: Repo, tmp_path: Path) 
             session.wait_for("stop.requested")
             session.send(signal.SIGKILL)
             stdout, _ = asking.communicate(timeout=CAP)
-    assert (asking.returncode, stdout.split()[1]) == (0, b"orphan")
+    assert (asking.returncode, stdout.split()[1]) == (0, b"crashed")
 
 
 def test_a_foreign_session_is_asked_and_waited_for(repo: Repo) -> None:
