@@ -33,7 +33,7 @@ UNKILLABLE_AFTER = 10.0
 
 _TICK = 0.01  # seconds between two looks at processes that have to end
 _LONGEST_EXECVE = 0.5  # seconds; some programs have no environment at all, so the wait must end
-_LONGEST_CHAIN = 0.5  # seconds; processes may start one another without end
+_MOST_LISTS = 200  # of processes, which may start one another without end; 180 processes: 0.2 s
 
 
 class EndedProcesses(NamedTuple):
@@ -154,8 +154,9 @@ class ProcessTree:
         deadline = time.monotonic() + grace
         give_up = deadline + UNKILLABLE_AFTER
         find = self._of_the_agent if signalled else self._find
-        execve_done = time.monotonic() + _LONGEST_EXECVE
-        while (roots := find()) or (self._hidden and time.monotonic() < execve_done):
+        roots = find()
+        execve_done = time.monotonic() + _LONGEST_EXECVE  # on a busy machine, the first look takes long
+        while roots or (self._hidden and time.monotonic() < execve_done):
             kill = hurry.hurried or time.monotonic() >= deadline
             for pid in process_table.descendants(roots):
                 if pid == os.getpid():
@@ -173,6 +174,7 @@ class ProcessTree:
                 return EndedProcesses(len(reached), tuple(left))
             if left or self._hidden:
                 time.sleep(_TICK)
+            roots = find()
         return EndedProcesses(len(reached), ())
 
     def _find(self) -> Collection[int]:
@@ -205,12 +207,13 @@ def _environments(except_for: Collection[int]) -> dict[int, list[bytes]]:
 
     A process can start another one and end before we read it. So we list the processes until none is new.
     With one list we missed the last of 30 processes, each of which started the next, in 18 of 20 runs.
+    A limit of time would leave only one list on a busy machine.
     """
     found: dict[int, list[bytes]] = {}
-    end = time.monotonic() + _LONGEST_CHAIN
-    while time.monotonic() < end and (
-        new := [pid for pid in process_table.pids() if pid not in found and pid not in except_for]
-    ):
+    for _ in range(_MOST_LISTS):
+        new = [pid for pid in process_table.pids() if pid not in found and pid not in except_for]
+        if not new:
+            break
         found |= {pid: process_table.environment(pid) for pid in new}
     return found
 
