@@ -45,7 +45,7 @@ def _run(repo: Repo, way: str) -> Result:
     repo.write("prompt", "x" * 1_000_000)  # more than a pipe holds
     limits = ["--max-stalls", "1", "--max-failures", "1", "--grace", "300ms"]
     if CASES[way][0] == FAILED:
-        limits += ["--idle-timeout", "1500ms"]
+        limits += ["--idle-timeout", "4s"]
     return run(repo.path, "-a", "odd", "-f", "prompt", *limits, env=TRUSTED)
 
 

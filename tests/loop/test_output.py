@@ -137,10 +137,10 @@ def test_an_agent_without_a_reader_is_not_idle(repo: Repo, unread: int) -> None:
     agent = "head -c 300000 /dev/zero; exec sleep 1000"
     with (
         os.fdopen(os.dup(unread), "wb") as ours,
-        Session(repo.path, "--idle-timeout", "200ms", *SH, agent, stdout=ours) as session,
+        Session(repo.path, "--idle-timeout", "2s", *SH, agent, stdout=ours) as session,
     ):
         session.wait_for("agent.started")
-        never(lambda: session.process.poll() is not None, "the session has ended", windows=2)
+        never(lambda: session.process.poll() is not None, "the session has ended", windows=6)
         session.send(signal.SIGTERM)
         result = session.finish()
     assert "limit.reached" not in result.names

@@ -267,7 +267,9 @@ def test_the_sessions_time_is_its_time(repo: Repo) -> None:
 
 
 def test_the_limits_of_an_iteration_are_not_its(repo: Repo) -> None:
-    """A package manager may be silent for long."""
+    """A package manager may be silent for long. On a busy machine, they may cut the agent short."""
     configure(repo, "sleep 0.4")
     limits = ("--idle-timeout", "200ms", "--iteration-timeout", "300ms")
-    assert run(repo.path, *limits, *SH, "true").ending == ("max-iterations", 1, 0)
+    result = run(repo.path, *limits, *SH, "true")
+    assert result.report["iterations"] == 1
+    assert "limit.reached" not in result.names[: result.names.index("agent.started")]

@@ -32,13 +32,13 @@ def _only(result: Result, name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("status", [0, 3])
 def test_max_time_between_iterations_keeps_the_last_status(repo: Repo, status: int) -> None:
     """Nothing was cut short, so nothing is 124."""
-    result = run(repo.path, "--max-time", "1s", "--delay", "1h", *SH, f"exit {status}")
+    result = run(repo.path, "--max-time", "3s", "--delay", "1h", *SH, f"exit {status}")
     assert result.ending == ("max-time", 1, status)
 
 
 def test_max_time_cuts_an_iteration_short(repo: Repo) -> None:
     """The agent is ended, its work is saved, and the status is 124."""
-    result = run(repo.path, "--max-time", "500ms", *SH, "echo half > done; exec sleep 1000")
+    result = run(repo.path, "--max-time", "2s", *SH, "echo half > done; exec sleep 1000")
     assert result.ending == ("max-time", 1, 124)
     assert repo.show(f"{result.report['saved']}:done") == b"half\n"
 
@@ -46,7 +46,7 @@ def test_max_time_cuts_an_iteration_short(repo: Repo) -> None:
 def test_max_time_counts_from_the_first_iteration_on(repo: Repo) -> None:
     """It is a limit of the loop, not of an iteration."""
     agent = '[ "$RALPH_ITERATION" -lt 3 ] || exec sleep 1000; sleep 0.2'
-    result = run(repo.path, "--max-time", "2s", *SH, agent)
+    result = run(repo.path, "--max-time", "5s", *SH, agent)
     assert result.ending == ("max-time", 3, 124)
 
 
@@ -96,8 +96,8 @@ def test_an_agent_that_falls_silent_is_cut_short(repo: Repo, first: str) -> None
 
 def test_an_agent_that_ends_when_asked_is_given_the_time(repo: Repo) -> None:
     """TERM comes first, and what the agent does then is still its work."""
-    agent = "trap 'sleep 0.3; echo graceful > done; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
-    result = run(repo.path, "--idle-timeout", "500ms", "--grace", "20s", "-n", "1", *SH, agent)
+    agent = "trap 'sleep 0.3; echo graceful > done; exit 0' TERM; echo ready; while :; do sleep 1; done"
+    result = run(repo.path, "--idle-timeout", "2s", "--grace", "20s", "-n", "1", *SH, agent)
     assert result.ending == ("max-iterations", 1, 124)
     assert repo.show(f"{result.report['saved']}:done") == b"graceful\n"
 
@@ -107,10 +107,11 @@ def test_a_deaf_agent_is_killed_after_the_grace(repo: Repo, home: Path, tmp_path
     directory = tmp_path / "pids"
     directory.mkdir()
     roles = ("agent", "child", "group", "session", "daemon")
+    talk = f'until [ -e {directory}/ready ]; do echo starting; sleep 0.2; done & exec "$@"'
     result = run(
         repo.path,
         *("--idle-timeout", "1s", "--grace", "700ms", "-n", "1"),
-        *("--", sys.executable, STUBBORN, directory, *roles),
+        *(*SH, talk, "sh", sys.executable, STUBBORN, directory, *roles),
     )
     assert result.ending == ("max-iterations", 1, 124)
     assert _seconds(_only(result, "limit.reached"), _only(result, "agent.exited")) >= 0.7

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.system import files
+from tests.support.wait import CAP
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +20,7 @@ def test_several_files_are_synced_at_once(tmp_path: Path, monkeypatch: pytest.Mo
     paths = [tmp_path / name for name in ("one", "two", "three")]
     for path in paths:
         path.touch()
-    meeting, synced = threading.Barrier(len(paths), timeout=10), []
+    meeting, synced = threading.Barrier(len(paths), timeout=CAP), []
 
     def together(descriptor: int) -> None:
         meeting.wait()

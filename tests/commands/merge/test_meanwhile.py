@@ -25,7 +25,7 @@ from tests.support.git_shim import shim_git
 from tests.support.merging import AAAA, branch, files_of, is_clean, land, left, state
 from tests.support.repo import Repo
 from tests.support.sessions import PROGRAM, command
-from tests.support.wait import eventually
+from tests.support.wait import CAP, eventually
 
 
 def _meanwhile(repo: Repo, tmp_path: Path, at: str, body: str) -> dict[str, str]:
@@ -165,7 +165,7 @@ def test_two_merges_at_once_land_both(repo: Repo) -> None:
         )
         for name in names
     ]
-    ended = [(process.communicate(timeout=30), process.returncode) for process in running]
+    ended = [(process.communicate(timeout=3 * CAP), process.returncode) for process in running]
     assert [status for _, status in ended] == [0, 0, 0], ended
     assert is_clean(repo, repo.head)
     assert [(repo.path / name).read_text() for name in names] == ["aaaa\n", "bbbb\n", "cccc\n"]
@@ -270,7 +270,7 @@ def test_two_projects_in_one_repository_take_turns(repo: Repo, tmp_path: Path) -
             assert "another merge is at work in this repository" in second.stderr.readline().decode()
             assert second.poll() is None
             go.touch()
-            assert (first.wait(30), second.wait(30)) == (0, 0)
+            assert (first.wait(3 * CAP), second.wait(3 * CAP)) == (0, 0)
     assert repo.show("main:beside.txt") == b"B\n"
     assert repo.git("status", "--porcelain", "--untracked-files=no") == ""
     assert left(repo) == ["other"]
@@ -288,7 +288,7 @@ def test_ctrl_c_ends_the_check_and_nothing_lands(repo: Repo, tmp_path: Path, hom
     ) as process:
         eventually(begun.exists, "the check")
         process.send_signal(signal.SIGINT)
-        printed, why = process.communicate(timeout=30)
+        printed, why = process.communicate(timeout=3 * CAP)
     assert (process.returncode, printed) == (130, b"ralph/aaaa  left\n")
     assert b"ralph/aaaa: a signal came" in why
     assert (state(repo), left(repo)) == (before, [])

@@ -96,7 +96,8 @@ def test_the_git_of_a_dead_session_is_ended(repo: Repo, home: Path, tmp_path: Pa
 def test_a_process_without_the_mark_is_not_ended(repo: Repo, home: Path, tmp_path: Path) -> None:
     """It is the user's own, although its environment names another session."""
     left = orphan(repo)
-    environ = {**os.environ, "RALPH_SESSION_ID": "20260102T030405Z-beef"}
+    another = f"{left.session[:-4]}{'beef' if left.session[-4:] != 'beef' else 'feed'}"
+    environ = {**os.environ, "RALPH_SESSION_ID": another}
     with subprocess.Popen(("sleep", "1000"), env=environ, cwd=tmp_path) as process:
         assert sweep(repo).status == 0
         assert process.pid in running(home)

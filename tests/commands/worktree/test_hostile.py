@@ -50,7 +50,7 @@ def test_a_directory_that_another_process_made_is_not_removed(repo: Repo, tmp_pa
         )
         for cwd in (repo.path, other.path)
     ]
-    assert sorted(start.wait(30) for start in starts) == [0, 6]
+    assert sorted(start.wait(3 * CAP) for start in starts) == [0, 6]
     assert Repo(directory).git("status", "--porcelain") == ""
 
 

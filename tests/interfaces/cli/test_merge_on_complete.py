@@ -13,7 +13,7 @@ import pytest
 from tests.support.agent_script import PROMISE, TRUSTED
 from tests.support.processes import left
 from tests.support.sessions import PROGRAM, command, read_events, run
-from tests.support.wait import eventually
+from tests.support.wait import CAP, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -239,7 +239,7 @@ def test_sessions_that_end_at_once_land_one_after_the_other(repo: Repo, home: Pa
         )
         for _ in range(count)
     ]
-    ended = [(process.communicate(timeout=60), process.returncode) for process in running]
+    ended = [(process.communicate(timeout=3 * CAP), process.returncode) for process in running]
     assert [status for _, status in ended] == [0] * count, ended
     names = sorted(name.removeprefix("ralph/") for name in repo.branches() if name != "main")
     assert len(names) == count

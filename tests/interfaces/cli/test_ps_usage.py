@@ -95,7 +95,8 @@ def test_a_finished_session_uses_nothing_that_is_known(repo: Repo) -> None:
 
 def test_an_orphan_is_known_by_its_environment() -> None:
     """Without a subreaper it is below nothing of the session any more; the same process counts once."""
-    environ = {**os.environ, "RALPH_SESSION_ID": "check-00000001"}
+    one, two = (f"usage-{os.getpid()}-{number}" for number in (1, 2))  # other workers see these processes
+    environ = {**os.environ, "RALPH_SESSION_ID": one}
     wait = f"{HOLD}; print('ready', flush=True); input()"
     with (
         subprocess.Popen(("cat",), stdin=subprocess.PIPE) as owner,
@@ -105,9 +106,9 @@ def test_an_orphan_is_known_by_its_environment() -> None:
     ):
         assert orphan.stdout is not None
         assert orphan.stdout.readline() == b"ready\n"
-        used = process_table.usage({"check-00000001": owner.pid, "check-00000002": orphan.pid})
+        used = process_table.usage({one: owner.pid, two: orphan.pid})
         orphan.communicate(b"\n")
-    assert [used[session].processes for session in sorted(used)] == [2, 1]
+    assert [used[session].processes for session in (one, two)] == [2, 1]
     assert all(one.memory_bytes > HELD for one in used.values())
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.support.mounts import mounted, needs_mounts
 from tests.support.repo import make_repo
 from tests.support.sessions import command
-from tests.support.wait import eventually
+from tests.support.wait import CAP, eventually
 from tests.worktree.pool.filling import configure, fill, run, settle, warm
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def paused_after(repo: Repo, gate: Path, function: str, *arguments: str) -> subp
 def go_on(process: subprocess.Popen[bytes], gate: Path) -> str:
     """Open the gate, wait for the end, and return the messages."""
     Path(f"{gate}.open").touch()
-    return process.communicate(timeout=30)[1].decode()
+    return process.communicate(timeout=3 * CAP)[1].decode()
 
 
 # -- a full disk --
