@@ -210,7 +210,7 @@ def command(*arguments: str | os.PathLike[str], cwd: Path, env: Mapping[str, str
     """Run any other command of the program to its end."""
     with start(*arguments, cwd=cwd, env=env) as process:
         try:
-            stdout, stderr = process.communicate(timeout=CAP)
+            stdout, stderr = process.communicate(timeout=CAP * 3)  # a batch has sessions
         finally:
             process.kill()
         return Result(process.wait(), stdout, stderr.decode(errors="replace"), None)
