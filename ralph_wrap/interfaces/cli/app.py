@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import version as installed_version
+from inspect import getdoc
 from typing import Annotated
 
 import typer
@@ -116,3 +118,15 @@ def _common(
     ] = False,
 ) -> None:
     pass
+
+
+def _join_lines(commands: typer.Typer) -> None:
+    """Join the lines of each paragraph of a help: Typer would break them where the source does."""
+    for command in commands.registered_commands:
+        command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help or getdoc(command.callback) or "")
+    for group in commands.registered_groups:
+        if group.typer_instance is not None:
+            _join_lines(group.typer_instance)
+
+
+_join_lines(app)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,3 +53,13 @@ def test_the_help_has_two_examples(tmp_path: Path, name: str) -> None:
     """Each on a line of its own."""
     lines = [line.strip() for line in _shown(tmp_path, name, "--help").splitlines()]
     assert len([line for line in lines if line.startswith(f"ralph-wrap {name} ")]) == 2
+
+
+@pytest.mark.parametrize("words", [("ps",), ("trust",), ("worktree", "cleanup")], ids=" ".join)
+def test_a_paragraph_fills_its_lines(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """The terminal decides where a line ends, not the source."""
+    lines = [line.strip() for line in _shown(tmp_path, *words, "--help").partition("╭")[0].splitlines()]
+    room = 100 - 2  # a blank on each side
+    for line, following in pairwise(lines):
+        if line and following:
+            assert len(f"{line} {following.split()[0]}") > room
