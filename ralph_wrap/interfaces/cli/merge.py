@@ -153,3 +153,5 @@ def words(result: LandingResult) -> Iterator[str]:
     if result.outcome == "landed":
         yield f"{result.target} {(result.before or '')[:_SHOWN]}..{(result.after or '')[:_SHOWN]}"
         yield str(result.way)
+    elif result.outcome == "nothing to do":
+        yield f"{result.target} has its changes already"

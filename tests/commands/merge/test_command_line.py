@@ -40,6 +40,8 @@ def test_the_answer_in_words(repo: Repo) -> None:
         0,
         f"ralph/aaaa  landed  main {before[:12]}..{tip[:12]}  fast-forward",
     )
+    again = command("merge", "aaaa", cwd=repo.path)
+    assert again.stdout.decode() == "ralph/aaaa  nothing to do  main has its changes already\n"
     repo.git("switch", "-q", "release")
     repo.write("a\x1b[31mb", "mine\n")
     repo.commit("mine")
