@@ -92,7 +92,9 @@ class SessionRecovery:
             self._project = project = with_replica(project, self._clone.replica)
         git = project.git
         project = project._replace(git=git._replace(env={**git.env, **own}))
-        self._end = WorktreeEnd(project, record, log, WorktreePolicy.of_record(record))
+        policy = WorktreePolicy.of_record(record)
+        # One start may recover many sessions, and its user waits.
+        self._end = WorktreeEnd(project, record, log, policy, waits_for_gc=False)
 
     @property
     def directory(self) -> Path:

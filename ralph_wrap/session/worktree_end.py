@@ -66,6 +66,7 @@ class WorktreeEnd(NamedTuple):
         log: where the end is logged.
         policy: what the user wants.
         reuse: takes directories of the removed worktree for a later one; see ``worktree.remove.finish``.
+        waits_for_gc: the save waits up to 10 s for a ``git gc`` that runs.
 
     """
 
@@ -74,6 +75,7 @@ class WorktreeEnd(NamedTuple):
     log: Log
     policy: WorktreePolicy
     reuse: Callable[[Path, Collection[str]], None] = _do_not_reuse
+    waits_for_gc: bool = True
 
     def leave(
         self,
@@ -105,6 +107,7 @@ class WorktreeEnd(NamedTuple):
             unstarted=unstarted,
             restored=self.record.restored,
             keeps_branch=unstarted and self.record.resumes is not None,
+            waits_for_gc=self.waits_for_gc,
         )
         outcome = finish(
             tree,

@@ -348,7 +348,7 @@ def finish_deleted(worktree: LinkedWorktree, git: Git, record: SessionRecord) ->
     saved = None
     try:
         with scratch_in(worktree.registration) as scratch:
-            request = SaveRequest(record.id, record.session)
+            request = SaveRequest(record.id, record.session, waits_for_gc=False)
             index = scratch / "index"
             saved, running_gc = save_beside_gc(worktree, git, index, request, save_without_files)
         if saved.problems:

@@ -21,7 +21,7 @@ from ralph_wrap.errors import GitError
 from ralph_wrap.git import first_missing, run_git
 from ralph_wrap.git.index import write_tree
 from ralph_wrap.git.status import stage_all
-from ralph_wrap.system import files, liveness
+from ralph_wrap.system import files, liveness, process_table
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.sync import GC_LOCK, PACKS, stamp_of_packs
@@ -39,10 +39,13 @@ if TYPE_CHECKING:
 
     _Saved = TypeVar("_Saved")
 
+LONGEST_WAIT = 10.0
+"""Seconds that a save waits for the end of a gc."""
+
 _ATTEMPTS = 3
-_LONGEST_WAIT = 10.0  # seconds
 _PAUSE = 0.02  # seconds between two looks at gc.pid
-_FORGOTTEN = 12 * 3600  # seconds after which git takes the lock of another gc for a left one (builtin/gc.c)
+_FORGOTTEN = 3600  # seconds after which the lock of another container counts as left by a killed gc
+_CLOCKS = 2.0  # seconds between the clocks of files and of processes
 
 
 class SaveBesideGc(NamedTuple):
@@ -54,6 +57,7 @@ class SaveBesideGc(NamedTuple):
         index_copy: a free path for a copy of its index.
         packs: the stamp of ``objects/pack`` before the first object was written; ``None`` if a gc was running
             then, or if that is unknown.
+        patience: seconds to wait for a gc.
         cancel: after a second signal, nothing waits for a gc.
 
     """
@@ -62,6 +66,7 @@ class SaveBesideGc(NamedTuple):
     git: Git
     index_copy: Path
     packs: ObjectStamp | None
+    patience: float = LONGEST_WAIT
     cancel: CancelToken = NEVER
 
     def run(
@@ -91,12 +96,12 @@ class SaveBesideGc(NamedTuple):
             except GitError:
                 if number == _ATTEMPTS or not self._has_run_since(begun):
                     raise
-                wait_for_gc(self.worktree.common_dir, self.cancel)
+                self._wait()
                 continue
             refs = refs_of(saved)
             if not refs or not self._has_run_since(self.packs):
                 break
-            running = wait_for_gc(self.worktree.common_dir, self.cancel)
+            running = self._wait()
             missing = None if running else self._first_missing(refs)
             if not missing or number == _ATTEMPTS:
                 return saved, running, missing
@@ -105,6 +110,9 @@ class SaveBesideGc(NamedTuple):
     def _has_run_since(self, packs: ObjectStamp | None) -> bool:
         """Return whether a gc may have run since ``objects/pack`` had a stamp, or still runs."""
         return packs is None or packs != stamp_of_packs(self.worktree.common_dir)
+
+    def _wait(self) -> str | None:
+        return wait_for_gc(self.worktree.common_dir, self.patience, self.cancel)
 
     def _first_missing(self, refs: Sequence[str]) -> str | None:
         common_dir = self.worktree.common_dir
@@ -170,18 +178,25 @@ def save_beside_gc(
         return [*commits, *([f"refs/heads/{saved.branch}"] if saved.branch else []), *saved.snapshots]
 
     packs = next((stamp for stamp in worktree.objects or () if stamp[0] == PACKS), None)
-    again = SaveBesideGc(worktree, worktree.git(git), index, packs, cancel)
+    patience = LONGEST_WAIT if request.waits_for_gc else 0.0
+    again = SaveBesideGc(worktree, worktree.git(git), index, packs, patience, cancel)
     saved, running, missing = again.run(attempt, refs_of)
     lacking = (f"objects of the saved work are missing: {missing}",) if missing else ()
     return saved._replace(problems=(*saved.problems, *lacking)), running
 
 
-def wait_for_gc(common_dir: Path, cancel: CancelToken) -> str | None:
-    """Wait until the ``git gc`` ends that is running now, and return it if it still runs after 10 s.
+def wait_for_gc(common_dir: Path, patience: float, cancel: CancelToken) -> str | None:
+    """Wait until the ``git gc`` ends that is running now, and return it if it still runs after the wait.
 
     One that begins meanwhile keeps all that has a ref by now.
+
+    Arguments:
+        common_dir: the repository.
+        patience: the longest wait in seconds.
+        cancel: after a second signal, the wait ends.
+
     """
-    first, deadline = running_gc(common_dir), time.monotonic() + _LONGEST_WAIT
+    first, deadline = running_gc(common_dir), time.monotonic() + patience
     while first is not None and running_gc(common_dir) == first:
         if cancel.hurried or time.monotonic() >= deadline:
             return f"git gc is running (process {first.pid} on {first.host})"
@@ -190,32 +205,35 @@ def wait_for_gc(common_dir: Path, cancel: CancelToken) -> str | None:
 
 
 class RunningGc(NamedTuple):
-    """A ``git gc``: its pid, its host or container, and when it began, in nanoseconds since 1970."""
+    """A ``git gc``: its pid, its host or container, and when it took its lock, in seconds since 1970."""
 
     pid: int
     host: str
-    began: int
+    began: float
 
 
 def running_gc(common_dir: Path) -> RunningGc | None:
-    """Return the ``git gc`` that holds the lock of a repository, by git's own rule; ``None`` if none does.
+    """Return the ``git gc`` that holds the lock of a repository; ``None`` if none does.
 
-    A process of another host, or of another container, counts as alive.
+    A killed gc leaves its lock. So a lock counts while its process lives. That of another host or container
+    counts for an hour. Git waits twelve hours, and takes each process that got the pid meanwhile for the gc
+    (``lock_repo_for_gc`` in ``builtin/gc.c``): it can do without a gc, but sessions should end.
     """
     try:
         words = files.read(common_dir / GC_LOCK).split()
-        began = (common_dir / GC_LOCK).stat().st_mtime_ns
+        began = (common_dir / GC_LOCK).stat().st_mtime
     except OSError:  # git locks by a file alone
         return None
-    is_old = time.time() - began / 1e9 > _FORGOTTEN
-    if is_old or len(words) < 2 or not words[0].isdigit():  # noqa: PLR2004 -- pid and host
+    if len(words) < 2 or not words[0].isdigit():  # noqa: PLR2004 -- pid and host
         return None
     found = RunningGc(int(words[0]), os.fsdecode(words[1]), began)
     if found.host == liveness.host():
-        try:
-            os.kill(found.pid, 0)
-        except (ProcessLookupError, OverflowError):
-            return None
-        except PermissionError:
-            return found
-    return found
+        return found if _lives(found) else None
+    return found if time.time() - began <= _FORGOTTEN else None
+
+
+def _lives(found: RunningGc) -> bool:
+    """Return whether the process lives, and is no later one with the same pid."""
+    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    started = process_table.start_time(found.pid)
+    return started is not None and booted + started <= found.began + _CLOCKS

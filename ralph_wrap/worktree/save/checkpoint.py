@@ -73,7 +73,7 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
     packs = stamp_of_packs(worktree.common_dir)
     with scratch_in(worktree.registration) as directory:
         scratch = worktree_git._replace(index_file=directory / "index")
-        saving = SaveBesideGc(worktree, worktree_git, directory / "index", packs, git.cancel or NEVER)
+        saving = SaveBesideGc(worktree, worktree_git, directory / "index", packs, cancel=git.cancel or NEVER)
         kept, _, missing = saving.run(
             lambda: _snapshot(worktree, scratch, agent_id, session, number),
             lambda kept: [kept.ref] if kept.ref else [],

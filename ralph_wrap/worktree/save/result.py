@@ -22,6 +22,7 @@ class SaveRequest(NamedTuple):
         unstarted: no agent has worked in the worktree: missing files were never checked out.
         restored: commit of the saved work that was put back into the worktree; ``None`` if there was none.
         keeps_branch: the branch of the saved work stays as it is; any other work gets a snapshot.
+        waits_for_gc: wait up to 10 s for a ``git gc`` that runs.
 
     """
 
@@ -31,6 +32,7 @@ class SaveRequest(NamedTuple):
     unstarted: bool = False
     restored: str | None = None
     keeps_branch: bool = False
+    waits_for_gc: bool = True
 
     @property
     def branch(self) -> str:

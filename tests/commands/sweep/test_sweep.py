@@ -8,11 +8,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from ralph_wrap.commands.sweep import sweep as sweep_here
+from ralph_wrap.state.project import find_project
 from ralph_wrap.system import liveness
+from ralph_wrap.system.log import on_stderr
+from ralph_wrap.worktree.save import beside_gc
 from tests.commands.sweep.project import NESTED, state
 from tests.support.directory_listing import listing
 from tests.support.mounts import mounted, needs_mounts
@@ -234,11 +240,15 @@ def test_what_cannot_be_saved_is_kept(repo: Repo) -> None:
 
 
 @pytest.mark.slow
-def test_a_gc_leaves_the_session_to_the_next_sweep(repo: Repo) -> None:
-    """A ``git gc`` of another container outlasts the patience of a sweep: the session stays an orphan."""
+def test_a_gc_leaves_the_session_to_the_next_sweep(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No sweep waits for a ``git gc``, here that of another container: the session stays an orphan."""
     left = orphan(repo)
     lock = repo.path / ".git/gc.pid"
     lock.write_text("1 another-container")
+    with monkeypatch.context() as patch:
+        patch.setattr(beside_gc, "time", SimpleNamespace(monotonic=time.monotonic, time=time.time))
+        [entry] = sweep_here(find_project(repo.path, os.environ), log=on_stderr(os.environ))
+    assert "git gc is running (process 1 on another-container)" in (entry.note or "")
     assert sweep(repo).narration[-1]["hint"] == "ralph-wrap sweep"
     assert (left.worktree / "new").read_text() == "new\n"
     lock.unlink()
