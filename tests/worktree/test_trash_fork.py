@@ -17,7 +17,8 @@ from tests.support.wait import eventually
 if TYPE_CHECKING:
     from typing import Any
 
-SESSION = "20260102T030405Z-beef"
+SESSION = "20260102T030405Z-f02c"
+"""No other test has this id: for all processes, one that bears its name proves that the session lives."""
 
 _SESSION = """
 import fcntl, json, os, signal, sys, threading, time
@@ -30,7 +31,7 @@ from ralph_wrap.worktree.trash import deletion
 
 directory, lock, shown = map(Path, sys.argv[1:4])
 signal.signal(signal.SIGUSR1, lambda *_: None)
-bear_name("beef")
+bear_name("f02c")
 held = lock.open("w")
 fcntl.flock(held, fcntl.LOCK_EX)
 high = fcntl.fcntl(held, fcntl.F_DUPFD_CLOEXEC, 200)  # it is closed late
