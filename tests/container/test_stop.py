@@ -81,4 +81,4 @@ def test_of_the_host(start_box: StartBox, repo: Repo) -> None:
     agent_id = ready(box, repo)
     box.container.kill()
     ended = command("stop", agent_id, cwd=repo.path)
-    assert (ended.status, ended.stdout.split()[1:]) == (0, [b"orphan"]), ended.stderr
+    assert (ended.status, ended.stdout.split()[1:]) == (0, [b"crashed"]), ended.stderr
