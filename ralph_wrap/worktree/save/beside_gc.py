@@ -217,7 +217,7 @@ def running_gc(common_dir: Path) -> RunningGc | None:
 
     A killed gc leaves its lock. So a lock counts while its process lives. That of another host or container
     counts for an hour. Git waits twelve hours, and takes each process that got the pid meanwhile for the gc
-    (``lock_repo_for_gc`` in ``builtin/gc.c``): it can do without a gc, but sessions should end.
+    (``lock_repo_for_gc`` in ``builtin/gc.c``). It can do without a gc, but sessions should end.
     """
     try:
         words = files.read(common_dir / GC_LOCK).split()
