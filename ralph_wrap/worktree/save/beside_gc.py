@@ -5,8 +5,9 @@
 work, even after the save has verified them. A gc that begins later keeps them.
 
 Until its end ``git gc`` holds the file ``gc.pid``, and it always writes to ``objects/pack``. If one of both
-shows a gc, the save waits for its end. Then it verifies that no object is missing. If one is, git stores all
-files of the worktree again, and the save is repeated. Without a gc this costs two calls of ``stat(2)``.
+shows a gc, the save waits for its end, unless git has started it by itself. Then it verifies that no object
+is missing. If one is, git stores all files of the worktree again, and the save is repeated. Without a gc this
+costs two calls of ``stat(2)``.
 
 ``git prune`` alone holds no such file. Work can be lost if it looked at the refs before the save made its
 own, and still deletes objects after the worktree is gone. ``git commit`` has the same gap.
@@ -112,7 +113,7 @@ class SaveBesideGc(NamedTuple):
         return packs is None or packs != stamp_of_packs(self.worktree.common_dir)
 
     def _wait(self) -> str | None:
-        return wait_for_gc(self.worktree.common_dir, self.patience, self.cancel)
+        return wait_for_gc(self.worktree.common_dir, self.git, self.patience, self.cancel)
 
     def _first_missing(self, refs: Sequence[str]) -> str | None:
         common_dir = self.worktree.common_dir
@@ -185,18 +186,21 @@ def save_beside_gc(
     return saved._replace(problems=(*saved.problems, *lacking)), running
 
 
-def wait_for_gc(common_dir: Path, patience: float, cancel: CancelToken) -> str | None:
+def wait_for_gc(common_dir: Path, git: Git, patience: float, cancel: CancelToken) -> str | None:
     """Wait until the ``git gc`` ends that is running now, and return it if it still runs after the wait.
 
-    One that begins meanwhile keeps all that has a ref by now.
+    Nothing waits for one that keeps new objects. One that begins meanwhile keeps all that has a ref by now.
 
     Arguments:
         common_dir: the repository.
+        git: git in it, or in one of its worktrees.
         patience: the longest wait in seconds.
         cancel: after a second signal, the wait ends.
 
     """
     first, deadline = running_gc(common_dir), time.monotonic() + patience
+    if first is not None and first.host == liveness.host() and keeps_new_objects(git, first.pid):
+        return None
     while first is not None and running_gc(common_dir) == first:
         if cancel.hurried or time.monotonic() >= deadline:
             return f"git gc is running (process {first.pid} on {first.host})"
@@ -237,3 +241,16 @@ def _lives(found: RunningGc) -> bool:
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     started = process_table.start_time(found.pid)
     return started is not None and booted + started <= found.began + _CLOCKS
+
+
+def keeps_new_objects(git: Git, pid: int) -> bool:
+    """Return whether a gc is one that git starts by itself, and deletes no object that is new.
+
+    It keeps objects for two weeks, unless ``gc.pruneExpire`` or an option says less (``git-gc(1)``). Git
+    takes the option also in a shorter form.
+    """
+    words = process_table.command_line(pid).split(b"\0")
+    given = b"\0".join((*words, *process_table.environment(pid))).lower()
+    if b"--auto" not in words or any(word.startswith(b"--p") for word in words) or b"pruneexpire" in given:
+        return False
+    return run_git(git, "config", "--get", "gc.pruneExpire", accept=(0, 1)).status == 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -260,3 +262,45 @@ def test_only_a_file_is_a_lock(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "gc.pid")
     assert beside_gc.running_gc(tmp_path) is None
     assert beside_gc.running_gc(tmp_path / "elsewhere") is None
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "config", "keeps"),
+    [
+        (["gc", "--auto"], {}, None, True),
+        (["gc"], {}, None, False),
+        (["gc", "--auto", "--prune=now"], {}, None, False),
+        (["gc", "--auto", "--pru=now"], {}, None, False),
+        (["-c", "gc.PruneExpire=now", "gc", "--auto"], {}, None, False),
+        (["gc", "--auto"], {"GIT_CONFIG_PARAMETERS": "'gc.pruneExpire'='now'"}, None, False),
+        (["gc", "--auto"], {}, "now", False),
+    ],
+)
+def test_a_gc_that_git_starts_keeps_new_objects(
+    repo: Repo, words: list[str], environ: dict[str, str], config: str | None, *, keeps: bool
+) -> None:
+    """Its options and ``gc.pruneExpire`` can say otherwise."""
+    if config:
+        repo.git("config", "gc.pruneExpire", config)
+    git = Git(repo.path, git_environment(os.environ))
+    waiting = (sys.executable, "-c", "print(flush=True); input()", *words)
+    with subprocess.Popen(
+        waiting, env={**os.environ, **environ}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert beside_gc.keeps_new_objects(git, process.pid) == keeps
+        (repo.path / ".git/gc.pid").write_text(f"{process.pid} {socket.gethostname()}")
+        assert (beside_gc.wait_for_gc(repo.path / ".git", git, 0.0, CancelToken()) is None) == keeps
+
+
+def test_git_starts_a_gc_with_the_option_auto(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By this word in its command line, a save knows that it need not wait."""
+    for number in range(2):  # packs
+        repo.write(f"new-{number}", f"{number}\n")
+        repo.commit("new")
+        repo.git("repack", "-q")
+    trace = repo.path / ".git/trace"
+    monkeypatch.setenv("GIT_TRACE", str(trace))
+    repo.git("-c", "gc.autoPackLimit=1", "-c", "gc.autoDetach=false", "commit", "--allow-empty", "-qm", "new")
+    assert re.search("run_command: .*git gc .*--auto", trace.read_text())
