@@ -365,13 +365,16 @@ def what_is_missing(running: RunningCommand) -> str | None:
 def first_missing(git: Git, commits: Sequence[str], present: str) -> str | None:
     """Return what git says of the first object that commits need and the repository lacks.
 
+    In a partial clone, one that its remote has promised is not missing.
+
     Arguments:
         commits: object ids and full names of refs.
         present: a commit whose objects count as present without a check. It may come from a file that an
             agent can write, so it is no argument alone: git could read it as an option.
 
     """
-    answer = run_git(git, "rev-list", "--objects", "--quiet", *commits, f"^{present}", accept=(0, 128))
+    options = ("--objects", "--missing=allow-promisor", "--quiet")
+    answer = run_git(git, "rev-list", *options, *commits, f"^{present}", accept=(0, 128))
     return None if answer.status == 0 else decode(answer.stderr).strip()
 
 

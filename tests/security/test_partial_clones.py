@@ -102,6 +102,22 @@ def test_the_work_of_a_session_is_saved_although_objects_are_missing(repo: Repo,
     )
 
 
+def test_commits_that_an_agent_fetches_may_lack_objects(repo: Repo, tmp_path: Path) -> None:
+    """The remote has promised them: no gc has deleted them, and the worktree is removed."""
+    repo.git("config", "uploadpack.allowFilter", "true")
+    clone = Repo(tmp_path / "partial")
+    repo.git("clone", "-q", "--filter=blob:none", f"file://{repo.path}", clone.path)
+    for content in ("first\n", "second\n"):
+        repo.write("theirs.txt", content)
+        repo.commit("theirs")
+    first = repo.git("rev-parse", "HEAD~1:theirs.txt")
+    ended = run(clone.path, "-n", "1", "--", "sh", "-c", "git pull -q origin main && echo new >new.txt")
+    missing = clone.git("rev-list", "--all", "--objects", "--missing=print")
+    assert f"?{first}" in missing.split("\n")
+    assert (ended.report["fallback"], ended.report["kept"]) == (None, None), ended.stderr
+    assert clone.git("show", f"{ended.report['saved']}:new.txt") == "new"
+
+
 def test_a_clone_without_files_that_has_all_objects_is_no_partial_clone(repo: Repo, tmp_path: Path) -> None:
     """The session checks its worktree out, and the project stays without files."""
     clone = Repo(tmp_path / "bare-handed")
