@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.session.remote.view import HEADS
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.checkpoint import snapshot as take_snapshot
 
@@ -69,9 +68,7 @@ class MirrorEnd(NamedTuple):
 
         """
         saved = self.state.outcome.saved if self.state.outcome else None
-        work = None
-        if saved is not None and saved.branch is not None:
-            work = saved.branch if saved.branch.startswith("refs/") else f"{HEADS}{saved.branch}"
+        work = saved.ref if saved else None
         if saved is not None and not saved.problems:
             # Work that was put back for an agent that did not start is where it was.
             return work if work or not self.state.agent_started else "", ""

@@ -176,7 +176,7 @@ def save_beside_gc(
     def refs_of(saved: SavedWork) -> list[str]:
         head = saved.head.commit if saved.head else None
         commits = [head] if head and head != worktree.base else []
-        return [*commits, *([f"refs/heads/{saved.branch}"] if saved.branch else []), *saved.snapshots]
+        return [*commits, *([saved.ref] if saved.ref else []), *saved.snapshots]
 
     packs = next((stamp for stamp in worktree.objects or () if stamp[0] == PACKS), None)
     patience = LONGEST_WAIT if request.waits_for_gc else 0.0

@@ -44,7 +44,8 @@ class SavedWork(NamedTuple):
     """The work in a worktree that its branch did not hold.
 
     Attributes:
-        branch: ``ralph/<id>-wip`` if there was uncommitted work, or a commit on no branch.
+        branch: ``ralph/<id>-wip`` if there was uncommitted work, or a commit on no branch; the full name of a
+            snapshot if that branch could not be moved.
         paths: the uncommitted paths, as ``git status`` names them.
         snapshots: new refs for commits that no branch contained.
         ignored: ignored files and directories (with a slash), which are not saved.
@@ -75,6 +76,12 @@ class SavedWork(NamedTuple):
     def clean(self) -> bool:
         """There was no uncommitted work."""
         return not self.paths
+
+    @property
+    def ref(self) -> str | None:
+        """Full name of *branch*."""
+        branch = self.branch
+        return branch if branch is None or branch.startswith("refs/") else f"refs/heads/{branch}"
 
     @property
     def own_ignored(self) -> tuple[str, ...]:
