@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import docker
 from docker.errors import ImageNotFound
@@ -34,13 +33,18 @@ BOOTSTRAP_SECONDS = 100  # 10 with a near mirror
 
 FOREVER = ("perl", "-e", "sleep")  # git needs perl, so it is there
 
+TO_FILES = 'open(STDOUT, ">", shift) && open(STDERR, ">", shift) && exec { $ARGV[0] } @ARGV; die'
+"""Runs a command, and writes what it prints to two files: the engine loses the output of some short commands,
+see https://github.com/moby/moby/issues/27289.
+"""
+
 SHIM = """\
 #!{python}
 import os, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests.container.debian_git import run
-status, stdout, stderr = run({container!r}, Path.cwd(), *sys.argv[1:])
+status, stdout, stderr = run({container!r}, Path.cwd(), Path({directory!r}), *sys.argv[1:])
 os.write(1, stdout)
 os.write(2, stderr)
 sys.exit(status)
@@ -62,22 +66,33 @@ def ensure(engine: docker.DockerClient, suite: str) -> str:
     return name
 
 
-def run(container: str, cwd: Path, *arguments: str) -> tuple[int, bytes, bytes]:
-    """Run git in a container that has the same directories, and return status, output and errors."""
+def run(container: str, cwd: Path, scratch: Path, *arguments: str) -> tuple[int, bytes, bytes]:
+    """Run git in a container that has the same directories, and return status, output and errors.
+
+    Arguments:
+        container: its id.
+        cwd: where git runs.
+        scratch: a directory of this test, which the container has, too.
+        arguments: for git.
+
+    """
     engine = docker.from_env()
-    try:
-        ended = engine.containers.get(container).exec_run(
-            ["git", *arguments],
-            workdir=str(cwd),
-            environment={key: value for key, value in os.environ.items() if key.startswith(("GIT_", "HOME"))},
-            user=f"{os.getuid()}:{os.getgid()}",
-            demux=True,
-        )
-    finally:
-        engine.close()
-    output: Any = ended.output  # the stubs do not know of demux
+    with tempfile.TemporaryDirectory(dir=scratch) as directory:
+        files = [Path(directory, name) for name in ("stdout", "stderr")]
+        try:
+            ended = engine.containers.get(container).exec_run(
+                ["perl", "-e", TO_FILES, *map(str, files), "git", *arguments],
+                workdir=str(cwd),
+                environment={
+                    key: value for key, value in os.environ.items() if key.startswith(("GIT_", "HOME"))
+                },
+                user=f"{os.getuid()}:{os.getgid()}",
+            )
+        finally:
+            engine.close()
+        stdout, stderr = (file.read_bytes() for file in files)
     assert ended.exit_code is not None
-    return ended.exit_code, output[0] or b"", output[1] or b""
+    return ended.exit_code, stdout, stderr
 
 
 def shim(directory: Path, container: str) -> str:
@@ -85,7 +100,8 @@ def shim(directory: Path, container: str) -> str:
     directory.mkdir()
     program = directory / "git"
     program.write_text(
-        SHIM.format(python=sys.executable, root=str(ROOT), container=container), encoding="utf-8"
+        SHIM.format(python=sys.executable, root=str(ROOT), container=container, directory=str(directory)),
+        encoding="utf-8",
     )
     program.chmod(0o755)
     return f"{directory}{os.pathsep}{os.environ['PATH']}"

@@ -59,7 +59,7 @@ def test_worktrees_are_listed(
     """Paths with newlines since 2.36, locks and what is gone since 2.31; all else by each version."""
 
     def theirs(*arguments: str) -> bytes:
-        status, stdout, stderr = debian_git.run(container, repo.path, *arguments)
+        status, stdout, stderr = debian_git.run(container, repo.path, tmp_path, *arguments)
         assert status == 0, stderr
         return stdout
 
@@ -134,7 +134,9 @@ def test_a_repository_with_reftables_has_sessions(
 
 def _use_reftables(container: str, repo: Repo) -> None:
     shutil.rmtree(repo.path / ".git/logs")  # git 2.47 cannot take them along
-    status, _, stderr = debian_git.run(container, repo.path, "refs", "migrate", "--ref-format=reftable")
+    status, _, stderr = debian_git.run(
+        container, repo.path, repo.path.parent, "refs", "migrate", "--ref-format=reftable"
+    )
     assert status == 0, stderr
 
 
