@@ -362,19 +362,18 @@ def what_is_missing(running: RunningCommand) -> str | None:
     return None if answer.status == 0 else decode(answer.stderr).strip()
 
 
-def first_missing(git: Git, commits: Sequence[str], present: str) -> str | None:
+def first_missing(git: Git, commits: Sequence[str], present: Sequence[str]) -> str | None:
     """Return what git says of the first object that commits need and the repository lacks.
 
     In a partial clone, one that its remote has promised is not missing.
 
     Arguments:
         commits: object ids and full names of refs.
-        present: a commit whose objects count as present without a check. It may come from a file that an
-            agent can write, so it is no argument alone: git could read it as an option.
+        present: ids of existing commits whose objects count as present without a check.
 
     """
     options = ("--objects", "--missing=allow-promisor", "--quiet")
-    answer = run_git(git, "rev-list", *options, *commits, f"^{present}", accept=(0, 128))
+    answer = run_git(git, "rev-list", *options, *commits, *(f"^{oid}" for oid in present), accept=(0, 128))
     return None if answer.status == 0 else decode(answer.stderr).strip()
 
 

@@ -154,3 +154,15 @@ def sees(namespace: str) -> bool:
             if str((entry / "ns" / "pid").readlink()) == namespace:
                 return True
     return False
+
+
+def nested(pid: int) -> list[int]:
+    """Return our pids of the processes that have a pid in a pid namespace below ours (proc(5): NSpid)."""
+    found = []
+    for ours in process_table.pids():
+        with contextlib.suppress(OSError):
+            status = (process_table.PROC / str(ours) / "status").read_bytes()
+            numbers = status.partition(b"\nNSpid:")[2].partition(b"\n")[0].split()
+            if len(numbers) > 1 and int(numbers[-1]) == pid:
+                found.append(ours)
+    return found

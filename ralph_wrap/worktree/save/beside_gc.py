@@ -4,10 +4,10 @@
 ``--prune=now`` also new ones. So a gc that began before the save made its ref may delete objects of the saved
 work, even after the save has verified them. A gc that begins later keeps them.
 
-Until its end ``git gc`` holds the file ``gc.pid``, and it always writes to ``objects/pack``. If one of both
-shows a gc, the save waits for its end, unless git has started it by itself. Then it verifies that no object
-is missing. If one is, git stores all files of the worktree again, and the save is repeated. Without a gc this
-costs two calls of ``stat(2)``.
+Until its end ``git gc`` holds the file ``gc.pid``. It writes to ``objects/pack``, or to ``objects/info`` if
+it keeps all packs (``git-gc(1)``: ``--keep-largest-pack``). If one of them shows a gc, the save waits for its
+end, unless git has started it by itself. Then it verifies that no object is missing. If one is, git stores
+all files of the worktree again, and the save is repeated. Without a gc this costs three calls of ``stat(2)``.
 
 ``git prune`` alone holds no such file. Work can be lost if it looked at the refs before the save made its
 own, and still deletes objects after the worktree is gone. ``git commit`` has the same gap.
@@ -15,17 +15,18 @@ own, and still deletes objects after the worktree is gone. ``git commit`` has th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import first_missing, run_git
+from ralph_wrap.git import existing_commits, first_missing, run_git, store_blob
 from ralph_wrap.git.index import write_tree
 from ralph_wrap.git.status import stage_all
 from ralph_wrap.system import files, liveness, process_table
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.worktree.save.sync import GC_LOCK, PACKS, stamp_of_packs
+from ralph_wrap.worktree.save.sync import GC_LOCK, WRITTEN_BY_GC, stamps_of_gc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
     from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.worktree.model import LinkedWorktree, ObjectStamp
+    from ralph_wrap.worktree.model import LinkedWorktree, ObjectStamps
     from ralph_wrap.worktree.save.result import SavedWork, SaveRequest
 
     _Saved = TypeVar("_Saved")
@@ -55,9 +56,9 @@ class SaveBesideGc(NamedTuple):
     Attributes:
         worktree: its files are the last copy of what a gc may delete.
         git: git in it.
-        index_copy: a free path for a copy of its index.
-        packs: the stamp of ``objects/pack`` before the first object was written; ``None`` if a gc was running
-            then, or if that is unknown.
+        index_copy: a free path for a copy of its index, in a directory that is for such copies alone.
+        stamps: those of :func:`~ralph_wrap.worktree.save.sync.stamps_of_gc` before the first object was
+            written; ``None`` if a gc was running then, or if that is unknown.
         patience: seconds to wait for a gc.
         cancel: after a second signal, nothing waits for a gc.
 
@@ -66,7 +67,7 @@ class SaveBesideGc(NamedTuple):
     worktree: LinkedWorktree
     git: Git
     index_copy: Path
-    packs: ObjectStamp | None
+    stamps: ObjectStamps | None
     patience: float = LONGEST_WAIT
     cancel: CancelToken = NEVER
 
@@ -88,7 +89,7 @@ class SaveBesideGc(NamedTuple):
             OSError: a file cannot be read or written.
 
         """
-        begun = stamp_of_packs(self.worktree.common_dir)
+        begun = stamps_of_gc(self.worktree.common_dir)
         for number in range(1, _ATTEMPTS + 1):
             try:
                 if number > 1:
@@ -100,7 +101,7 @@ class SaveBesideGc(NamedTuple):
                 self._wait()
                 continue
             refs = refs_of(saved)
-            if not refs or not self._has_run_since(self.packs):
+            if not refs or not self._has_run_since(self.stamps):
                 break
             running = self._wait()
             missing = None if running else self._first_missing(refs)
@@ -108,9 +109,9 @@ class SaveBesideGc(NamedTuple):
                 return saved, running, missing
         return saved, None, None
 
-    def _has_run_since(self, packs: ObjectStamp | None) -> bool:
-        """Return whether a gc may have run since ``objects/pack`` had a stamp, or still runs."""
-        return packs is None or packs != stamp_of_packs(self.worktree.common_dir)
+    def _has_run_since(self, stamps: ObjectStamps | None) -> bool:
+        """Return whether a gc may have run since these stamps were taken, or still runs."""
+        return stamps is None or stamps != stamps_of_gc(self.worktree.common_dir)
 
     def _wait(self) -> str | None:
         return wait_for_gc(self.worktree.common_dir, self.git, self.patience, self.cancel)
@@ -119,21 +120,24 @@ class SaveBesideGc(NamedTuple):
         common_dir = self.worktree.common_dir
         # The directory of the worktree may be gone.
         git = self.git._replace(cwd=common_dir, git_dir=common_dir, work_tree=None)
-        return first_missing(git, refs, self.worktree.base)
+        # A gc may have deleted the base, if the agent has left it and no branch contains it.
+        return first_missing(git, refs, existing_commits(git, [self.worktree.base]))
 
     def _store_again(self) -> None:
         """Have git store all files of the worktree; it writes those objects that the repository lacks."""
+        for copy in self.index_copy.parent.glob(f"{self.index_copy.name}*"):  # those of submodules, too
+            copy.unlink()
         if not self.worktree.path.is_dir():
             return
         scratch = self.git._replace(index_file=self.index_copy)
-        self.index_copy.unlink(missing_ok=True)
+        store_blob(self.git, b"")  # which ``git add --intent-to-add`` has stored
         # The entries get no times, so git reads each file. With the times of the index it would read none.
         entries = run_git(self.git, "ls-files", "--stage", "-z").stdout
         run_git(scratch, "update-index", "-z", "--index-info", stdin=entries)
-        if failure := stage_all(scratch, exclude=()):
-            raise failure
-        write_tree(scratch)
-        self.index_copy.unlink()
+        stage_all(scratch, exclude=())  # the save itself adds new files, and says what git cannot add
+        with contextlib.suppress(GitError):  # a sparse partial clone lacks files that its remote has promised
+            write_tree(scratch)
+        self.index_copy.unlink(missing_ok=True)
 
 
 def save_beside_gc(
@@ -178,9 +182,9 @@ def save_beside_gc(
         commits = [head] if head and head != worktree.base else []
         return [*commits, *([saved.ref] if saved.ref else []), *saved.snapshots]
 
-    packs = next((stamp for stamp in worktree.objects or () if stamp[0] == PACKS), None)
+    stamps = tuple(stamp for stamp in worktree.objects or () if stamp[0] in WRITTEN_BY_GC) or None
     patience = LONGEST_WAIT if request.waits_for_gc else 0.0
-    again = SaveBesideGc(worktree, worktree.git(git), index, packs, patience, cancel)
+    again = SaveBesideGc(worktree, worktree.git(git), index, stamps, patience, cancel)
     saved, running, missing = again.run(attempt, refs_of)
     lacking = (f"objects of the saved work are missing: {missing}",) if missing else ()
     return saved._replace(problems=(*saved.problems, *lacking)), running
@@ -239,8 +243,14 @@ def running_gc(common_dir: Path) -> RunningGc | None:
 def _lives(found: RunningGc) -> bool:
     """Return whether the process lives, and is no later one with the same pid."""
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    started = process_table.start_time(found.pid)
-    return started is not None and booted + started <= found.began + _CLOCKS
+    # A sandbox of the agent may have a pid namespace of its own, and the lock has the pid there.
+    nested = (pid for pid in liveness.nested(found.pid) if b"gc" in _words(pid))
+    started = map(process_table.start_time, (found.pid, *nested))
+    return any(since is not None and booted + since <= found.began + _CLOCKS for since in started)
+
+
+def _words(pid: int) -> list[bytes]:
+    return process_table.command_line(pid).split(b"\0")
 
 
 def keeps_new_objects(git: Git, pid: int) -> bool:
@@ -249,8 +259,12 @@ def keeps_new_objects(git: Git, pid: int) -> bool:
     It keeps objects for two weeks, unless ``gc.pruneExpire`` or an option says less (``git-gc(1)``). Git
     takes the option also in a shorter form.
     """
-    words = process_table.command_line(pid).split(b"\0")
-    given = b"\0".join((*words, *process_table.environment(pid))).lower()
+    words, environ = _words(pid), process_table.environment(pid)
+    given = b"\0".join((*words, *environ)).lower()
     if b"--auto" not in words or any(word.startswith(b"--p") for word in words) or b"pruneexpire" in given:
         return False
+    if not any(environ):  # another user's: it may say anything
+        return False
+    # The present configuration: the copy that our git uses was made when the session began.
+    git = git._replace(safe=None)
     return run_git(git, "config", "--get", "gc.pruneExpire", accept=(0, 1)).status == 1

@@ -26,7 +26,7 @@ from ralph_wrap.worktree.save.beside_gc import SaveBesideGc
 from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.registration import is_replaced, operation
-from ralph_wrap.worktree.save.sync import stamp_of_packs
+from ralph_wrap.worktree.save.sync import stamps_of_gc
 from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE, write_trees
 
 TYPE_CHECKING = False
@@ -70,10 +70,10 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
 
     """
     worktree_git = _git(worktree, git)
-    packs = stamp_of_packs(worktree.common_dir)
+    stamps = stamps_of_gc(worktree.common_dir)
     with scratch_in(worktree.registration) as directory:
         scratch = worktree_git._replace(index_file=directory / "index")
-        saving = SaveBesideGc(worktree, worktree_git, directory / "index", packs, cancel=git.cancel or NEVER)
+        saving = SaveBesideGc(worktree, worktree_git, directory / "index", stamps, cancel=git.cancel or NEVER)
         kept, _, missing = saving.run(
             lambda: _snapshot(worktree, scratch, agent_id, session, number),
             lambda kept: [kept.ref] if kept.ref else [],

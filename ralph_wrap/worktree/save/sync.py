@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 GC_LOCK = "gc.pid"
 """In a repository: pid and host of the ``git gc`` that is running."""
 
-PACKS = "pack"
-"""The directory of a repository's packs, in its directory of objects."""
+WRITTEN_BY_GC = ("info", "pack")
+"""Directories in that of a repository's objects. A ``git gc`` writes to at least one of them."""
 
 
 def sync_repository(common_dir: Path) -> None:
@@ -68,18 +68,19 @@ def object_stamps(common_dir: Path) -> ObjectStamps | None:
     return None if os.path.lexists(common_dir / GC_LOCK) else tuple(found)
 
 
-def stamp_of_packs(common_dir: Path) -> ObjectStamp | None:
-    """Return inode and times of the directory with packs, to which each ``git gc`` writes.
+def stamps_of_gc(common_dir: Path) -> ObjectStamps | None:
+    """Return inode and times of the directories to which a ``git gc`` writes.
 
     Arguments:
         common_dir: the repository.
 
     Returns:
-        ``None`` if it cannot be read, or if a ``git gc`` is running.
+        ``None`` if one cannot be read, or if a ``git gc`` is running.
 
     """
+    top = os.fspath(common_dir / "objects")
     try:
-        found = _stamp(os.fspath(common_dir / "objects"), PACKS)
+        found = tuple(_stamp(top, name) for name in WRITTEN_BY_GC)
     except OSError:
         return None
     return None if os.path.lexists(common_dir / GC_LOCK) else found

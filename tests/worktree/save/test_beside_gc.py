@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import subprocess
-import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,12 +14,13 @@ from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.worktree.save import beside_gc
 from ralph_wrap.worktree.save.checkpoint import snapshot
 from tests.support.git_shim import shim_git
-from tests.support.trees import ID, SESSION, WIP, Tree
+from tests.support.repo import Repo
+from tests.support.submodules import held, inside, make_project
+from tests.support.trees import ID, SESSION, WIP, Tree, make_tree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-
-    from tests.support.repo import Repo
 
 
 class SlowGc:
@@ -38,7 +36,9 @@ class SlowGc:
         self._objects = repo.path / ".git/objects"
         self._lock = repo.path / ".git/gc.pid"
         self._lock.write_text(f"{os.getpid()} {socket.gethostname()}")
-        listed = repo.git("rev-list", "--objects", "--all", "--reflog", "--indexed-objects")
+        listed = repo.git(
+            "rev-list", "--objects", "--missing=allow-any", "--all", "--reflog", "--indexed-objects"
+        )
         self.reachable = keeps | {line.split()[0] for line in listed.splitlines()}
 
     def finish(self) -> None:
@@ -51,7 +51,7 @@ class SlowGc:
         self._lock.unlink()
 
 
-class _WhileWaiting(CancelToken):
+class WhileWaiting(CancelToken):
     """Lets a gc go on as soon as a save waits for it: the save looks for a second signal."""
 
     def __init__(self, gc: SlowGc) -> None:
@@ -75,7 +75,7 @@ def test_a_gc_that_began_before_the_save_takes_none_of_it(tree: Tree) -> None:
     gc = SlowGc(tree.repo)
     tree.inside.write("dir/tracked.txt", "changed\n")
     tree.inside.write("new.txt", "new\n")
-    outcome = tree.finish(cancel=_WhileWaiting(gc))
+    outcome = tree.finish(cancel=WhileWaiting(gc))
     gc.finish()
     assert outcome.kept is None
     assert not tree.path.exists()
@@ -90,7 +90,7 @@ def test_a_repeated_save_names_the_branch_of_the_first(tree: Tree) -> None:
     tree.inside.commit("work")
     gc = SlowGc(tree.repo)
     gc.reachable -= {tree.inside.git("rev-parse", "HEAD:new.txt")}
-    outcome = tree.finish(cancel=_WhileWaiting(gc))
+    outcome = tree.finish(cancel=WhileWaiting(gc))
     assert outcome.saved is not None
     assert outcome.saved.branch == WIP
     assert _is_whole(tree.repo, WIP)
@@ -103,7 +103,7 @@ def test_a_lost_file_of_a_commit_is_stored_again(tree: Tree) -> None:
     blob = tree.inside.git("rev-parse", "HEAD:new.txt")
     gc = SlowGc(tree.repo)
     gc.reachable -= {blob}
-    outcome = tree.finish(cancel=_WhileWaiting(gc))
+    outcome = tree.finish(cancel=WhileWaiting(gc))
     gc.finish()
     assert outcome.kept is None
     assert _is_whole(tree.repo, f"ralph/{ID}")
@@ -114,7 +114,7 @@ def test_a_lost_commit_keeps_the_worktree(tree: Tree) -> None:
     gc = SlowGc(tree.repo)
     tree.inside.write("new.txt", "new\n")
     tree.inside.commit("work")
-    outcome = tree.finish(cancel=_WhileWaiting(gc))
+    outcome = tree.finish(cancel=WhileWaiting(gc))
     gc.finish()
     assert outcome.kept
     assert (tree.path / "new.txt").read_text() == "new\n"
@@ -225,82 +225,91 @@ def test_a_snapshot_is_whole_too(tree: Tree) -> None:
     """A gc deletes the objects of a snapshot while it waits: git stores them again."""
     gc = SlowGc(tree.repo)
     tree.inside.write("new.txt", "new\n")
-    git = Git(tree.repo.path, git_environment(os.environ), cancel=_WhileWaiting(gc))
+    git = Git(tree.repo.path, git_environment(os.environ), cancel=WhileWaiting(gc))
     kept = snapshot(tree.linked, git, agent_id=ID, session=SESSION, number=1)
     gc.finish()
     assert kept.ref is not None
     assert _is_whole(tree.repo, kept.ref)
 
 
-@pytest.mark.parametrize(
-    ("content", "age", "runs"),
-    [
-        ("{pid} {host}", 0, True),
-        ("1 {host}", 0, True),
-        ("1234567 another-host", 0, True),
-        ("1234567 another-host", 61 * 60, False),
-        ("{pid} {host}", 24 * 3600, False),
-        ("{zombie} {host}", 0, False),
-        ("4194305 {host}", 0, False),
-        ("1180591620717411303424 {host}", 0, False),
-        ("{host}", 0, False),
-        ("", 0, False),
-    ],
-)
-def test_a_lock_counts_while_its_gc_lives(tmp_path: Path, content: str, age: float, *, runs: bool) -> None:
-    """A process of this host that is no later one with its pid, or one of another host for an hour."""
-    path = tmp_path / "gc.pid"
-    with subprocess.Popen("true") as ended:
-        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # it stays a zombie until the block ends
-        path.write_text(content.format(pid=os.getpid(), zombie=ended.pid, host=socket.gethostname()))
-        os.utime(path, (time.time() - age,) * 2)
-        assert (beside_gc.running_gc(tmp_path) is not None) == runs
+def test_a_base_that_a_gc_has_deleted_is_not_missed(tree: Tree) -> None:
+    """The agent has left it, and no branch contains it. What the branch has now is whole."""
+    tree.inside.git("checkout", "-q", "--orphan", "other")
+    tree.inside.write("new.txt", "new\n")
+    tree.inside.commit("anew")
+    tree.inside.git("checkout", "-q", "-B", f"ralph/{ID}")
+    tree.repo.git("checkout", "-q", "-B", "main", f"ralph/{ID}")
+    tree.repo.git("branch", "-q", "-D", "other")
+    tree.repo.git("reflog", "expire", "--expire=now", "--expire-unreachable=now", "--all")
+    tree.repo.git("gc", "-q", "--prune=now")
+    assert not _is_whole(tree.repo, tree.linked.base)
+    assert tree.finish().kept is None
 
 
-def test_only_a_file_is_a_lock(tmp_path: Path) -> None:
-    """An agent can put anything in its place."""
-    os.mkfifo(tmp_path / "gc.pid")
-    assert beside_gc.running_gc(tmp_path) is None
-    assert beside_gc.running_gc(tmp_path / "elsewhere") is None
+def _outside_of_a_sparse_checkout(inside: Repo) -> None:
+    inside.git("sparse-checkout", "set", "--no-cone", "/dir/")
+    inside.write("outside.txt", "new\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "environ", "config", "keeps"),
-    [
-        (["gc", "--auto"], {}, None, True),
-        (["gc"], {}, None, False),
-        (["gc", "--auto", "--prune=now"], {}, None, False),
-        (["gc", "--auto", "--pru=now"], {}, None, False),
-        (["-c", "gc.PruneExpire=now", "gc", "--auto"], {}, None, False),
-        (["gc", "--auto"], {"GIT_CONFIG_PARAMETERS": "'gc.pruneExpire'='now'"}, None, False),
-        (["gc", "--auto"], {}, "now", False),
-    ],
-)
-def test_a_gc_that_git_starts_keeps_new_objects(
-    repo: Repo, words: list[str], environ: dict[str, str], config: str | None, *, keeps: bool
-) -> None:
-    """Its options and ``gc.pruneExpire`` can say otherwise."""
-    if config:
-        repo.git("config", "gc.pruneExpire", config)
-    git = Git(repo.path, git_environment(os.environ))
-    waiting = (sys.executable, "-c", "print(flush=True); input()", *words)
-    with subprocess.Popen(
-        waiting, env={**os.environ, **environ}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        assert beside_gc.keeps_new_objects(git, process.pid) == keeps
-        (repo.path / ".git/gc.pid").write_text(f"{process.pid} {socket.gethostname()}")
-        assert (beside_gc.wait_for_gc(repo.path / ".git", git, 0.0, CancelToken()) is None) == keeps
+def _to_be_added(inside: Repo) -> None:
+    inside.write("empty.txt", "new\n")
+    inside.git("add", "--intent-to-add", "empty.txt")
 
 
-def test_git_starts_a_gc_with_the_option_auto(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By this word in its command line, a save knows that it need not wait."""
-    for number in range(2):  # packs
-        repo.write(f"new-{number}", f"{number}\n")
-        repo.commit("new")
-        repo.git("repack", "-q")
-    trace = repo.path / ".git/trace"
-    monkeypatch.setenv("GIT_TRACE", str(trace))
-    repo.git("-c", "gc.autoPackLimit=1", "-c", "gc.autoDetach=false", "commit", "--allow-empty", "-qm", "new")
-    assert re.search("run_command: .*git gc .*--auto", trace.read_text())
+@pytest.mark.parametrize("change", [_outside_of_a_sparse_checkout, _to_be_added])
+def test_files_that_git_add_leaves_out_are_stored_again(tree: Tree, change: Callable[[Repo], None]) -> None:
+    """They are saved a second time as they were the first time."""
+    gc = SlowGc(tree.repo)
+    tree.inside.write("dir/new.txt", "new\n")
+    change(tree.inside)
+    outcome = tree.finish(cancel=WhileWaiting(gc))
+    gc.finish()
+    assert outcome.kept is None
+    assert _is_whole(tree.repo, WIP)
+
+
+def test_beside_a_nested_repository_the_other_files_are_stored_again(tree: Tree) -> None:
+    """Git cannot add a repository without a commit, so the worktree stays. The other files are saved."""
+    gc = SlowGc(tree.repo)
+    tree.inside.write("new.txt", "new\n")
+    tree.inside.git("init", "-q", "nested")
+    outcome = tree.finish(cancel=WhileWaiting(gc))
+    gc.finish()
+    assert outcome.kept == "nested repository nested cannot be saved"
+    assert _is_whole(tree.repo, WIP)
+
+
+def test_a_repeated_save_has_the_index_of_a_submodule(tmp_path: Path) -> None:
+    """The first save has added all files to its copy of the index."""
+    project = make_project(tmp_path / "world")
+    tree = project.tree()
+    sub = inside(tree)
+    sub.write("file.txt", "staged\n")
+    sub.git("add", "file.txt")
+    sub.write("file.txt", "on the disk\n")
+    gc = SlowGc(project.repo)
+    tree.inside.write("new.txt", "new\n")
+    outcome = tree.finish(cancel=WhileWaiting(gc))
+    gc.finish()
+    assert outcome.kept is None
+    assert [*held(project.store)] == ["commit-1"]
+    assert project.store.git("show", "refs/ralph/snapshots/00aa/commit-1^2:file.txt") == "staged"
+
+
+def test_what_a_sparse_partial_clone_lacks_is_not_stored_again(repo: Repo, tmp_path: Path) -> None:
+    """Its remote has promised a file that is not checked out. The other files are stored again."""
+    repo.git("config", "uploadpack.allowFilter", "true")
+    clone = Repo(tmp_path / "partial")
+    repo.git("clone", "-q", "--filter=blob:none", f"file://{repo.path}", clone.path)
+    tree = make_tree(clone)
+    tree.inside.git("sparse-checkout", "set", "--no-cone", "/dir/")
+    repo.write("theirs.txt", "theirs\n")
+    repo.commit("theirs")
+    tree.inside.git("pull", "-q", "origin", "main")
+    gc = SlowGc(clone)
+    gc.reachable |= {tree.inside.git("rev-parse", "HEAD^{tree}")}
+    tree.inside.write("dir/new.txt", "new\n")
+    outcome = tree.finish(cancel=WhileWaiting(gc))
+    gc.finish()
+    assert outcome.kept is None
+    assert clone.git("show", f"{WIP}:dir/new.txt") == "new"
