@@ -10,6 +10,7 @@ from ralph_wrap.git import resolve_commit
 from ralph_wrap.git.remote import push_addresses
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import deferred
+from ralph_wrap.system.cancel import FirstSignal
 from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.save.checkpoint import commit_all, has_no_other_work, snapshot
@@ -213,7 +214,7 @@ class Checkpoint:
     def _snapshot(self, tree: LinkedWorktree, number: int) -> None:
         record = self._record
         try:
-            kept = snapshot(tree, self._git, agent_id=record.id, session=record.session, number=number)
+            kept = _take(tree, self._git, record, number, self._cancel)
         except (GitError, OSError) as error:
             self._log.warning(
                 "snapshot.failed", f"no snapshot of the uncommitted work of iteration {number}: {error}"
@@ -235,7 +236,7 @@ class Checkpoint:
         if state and state == self._state:
             return
         try:
-            kept = _consistent_snapshot(tree, git, self._record, number)
+            kept = _consistent_snapshot(tree, git, self._record, number, self._cancel)
             if self._mirror is not None:
                 self._mirror.submodules.keep(tree, git)
         except (GitError, OSError) as error:  # the next beat tries again
@@ -245,10 +246,20 @@ class Checkpoint:
         self._state, self._work, self._lacking = state, kept.ref or "", "; ".join(kept.problems)
 
 
-def _consistent_snapshot(tree: LinkedWorktree, git: Git, record: SessionRecord, number: int) -> Snapshot:
+def _take(
+    tree: LinkedWorktree, git: Git, record: SessionRecord, number: int, cancel: CancelToken
+) -> Snapshot:
+    """Take a snapshot; after a signal it waits for no ``git gc``."""
+    agent_id, session, hurry = record.id, record.session, FirstSignal(cancel)
+    return snapshot(tree, git, agent_id=agent_id, session=session, number=number, hurry=hurry)
+
+
+def _consistent_snapshot(
+    tree: LinkedWorktree, git: Git, record: SessionRecord, number: int, cancel: CancelToken
+) -> Snapshot:
     """Take a snapshot again if the agent has committed meanwhile: then its parent is not its base."""
     for _ in range(_ATTEMPTS):
-        kept = snapshot(tree, git, agent_id=record.id, session=record.session, number=number)
+        kept = _take(tree, git, record, number, cancel)
         if resolve_commit(tree.git(git), "HEAD") == kept.head:
             break
     return kept

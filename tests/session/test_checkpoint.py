@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import socket
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.worktree.save.beside_gc import LONGEST_WAIT
 from tests.support.repo import make_repo
 from tests.support.sessions import Session, command, run
 
@@ -282,3 +286,17 @@ def test_a_wrong_value_is_named(repo: Repo) -> None:
     result = command("run", *SH, "true", cwd=repo.path)
     assert result.status == 2
     assert "commit_each" in result.stderr
+
+
+def test_after_a_signal_no_snapshot_waits_for_a_gc(repo: Repo) -> None:
+    """It would hold up the end of the session. A second signal also ends the wait of the last save."""
+    (repo.path / ".git/gc.pid").write_text(f"{os.getpid()} {socket.gethostname()}")
+    with Session(repo.path, "-n", "2", *SH, "echo new > new.txt") as session:
+        session.wait_for("iteration.ended")
+        session.send(signal.SIGTERM)
+        session.wait_for("iteration.kept")
+        session.send(signal.SIGTERM)
+        result = session.finish()
+    times = {event["event"]: datetime.fromisoformat(event["at"]) for event in result.events}
+    assert (times["iteration.kept"] - times["iteration.ended"]).total_seconds() < LONGEST_WAIT
+    assert (times["worktree.left"] - times["iteration.kept"]).total_seconds() < LONGEST_WAIT

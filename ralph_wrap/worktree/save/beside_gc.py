@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from ralph_wrap.git import Git
-    from ralph_wrap.system.cancel import CancelToken
+    from ralph_wrap.system.cancel import CancelToken, Hurry
     from ralph_wrap.worktree.model import LinkedWorktree, ObjectStamps
     from ralph_wrap.worktree.save.result import SavedWork, SaveRequest
 
@@ -60,7 +60,7 @@ class SaveBesideGc(NamedTuple):
         stamps: those of :func:`~ralph_wrap.worktree.save.sync.stamps_of_gc` before the first object was
             written; ``None`` if a gc was running then, or if that is unknown.
         patience: seconds to wait for a gc.
-        cancel: after a second signal, nothing waits for a gc.
+        hurry: without time, nothing waits for a gc.
 
     """
 
@@ -69,7 +69,7 @@ class SaveBesideGc(NamedTuple):
     index_copy: Path
     stamps: ObjectStamps | None
     patience: float = LONGEST_WAIT
-    cancel: CancelToken = NEVER
+    hurry: Hurry = NEVER
 
     def run(
         self, attempt: Callable[[], _Saved], refs_of: Callable[[_Saved], Sequence[str]]
@@ -114,7 +114,7 @@ class SaveBesideGc(NamedTuple):
         return stamps is None or stamps != stamps_of_gc(self.worktree.common_dir)
 
     def _wait(self) -> str | None:
-        return wait_for_gc(self.worktree.common_dir, self.git, self.patience, self.cancel)
+        return wait_for_gc(self.worktree.common_dir, self.git, self.patience, self.hurry)
 
     def _first_missing(self, refs: Sequence[str]) -> str | None:
         common_dir = self.worktree.common_dir
@@ -190,7 +190,7 @@ def save_beside_gc(
     return saved._replace(problems=(*saved.problems, *lacking)), running
 
 
-def wait_for_gc(common_dir: Path, git: Git, patience: float, cancel: CancelToken) -> str | None:
+def wait_for_gc(common_dir: Path, git: Git, patience: float, hurry: Hurry) -> str | None:
     """Wait until the ``git gc`` ends that is running now, and return it if it still runs after the wait.
 
     Nothing waits for one that keeps new objects. One that begins meanwhile keeps all that has a ref by now.
@@ -199,14 +199,14 @@ def wait_for_gc(common_dir: Path, git: Git, patience: float, cancel: CancelToken
         common_dir: the repository.
         git: git in it, or in one of its worktrees.
         patience: the longest wait in seconds.
-        cancel: after a second signal, the wait ends.
+        hurry: without time, the wait ends.
 
     """
     first, deadline = running_gc(common_dir), time.monotonic() + patience
     if first is not None and first.host == liveness.host() and keeps_new_objects(git, first.pid):
         return None
     while first is not None and running_gc(common_dir) == first:
-        if cancel.hurried or time.monotonic() >= deadline:
+        if hurry.hurried or time.monotonic() >= deadline:
             return f"git gc is running (process {first.pid} on {first.host})"
         time.sleep(_PAUSE)
     return None

@@ -33,6 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.git.status import Status
+    from ralph_wrap.system.cancel import Hurry
     from ralph_wrap.worktree.model import LinkedWorktree
 
 
@@ -54,7 +55,9 @@ class Snapshot(NamedTuple):
     in_submodules: tuple[str, ...] = ()
 
 
-def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str, number: int) -> Snapshot:
+def snapshot(
+    worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str, number: int, hurry: Hurry = NEVER
+) -> Snapshot:
     """Keep the uncommitted work of an iteration as a hidden ref.
 
     Arguments:
@@ -63,6 +66,7 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
         agent_id: names the ref.
         session: named in the commit's message.
         number: the number of the iteration; an earlier snapshot of the same iteration is replaced.
+        hurry: without time, nothing waits for a ``git gc``.
 
     Raises:
         GitError: git failed.
@@ -73,7 +77,7 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
     stamps = stamps_of_gc(worktree.common_dir)
     with scratch_in(worktree.registration) as directory:
         scratch = worktree_git._replace(index_file=directory / "index")
-        saving = SaveBesideGc(worktree, worktree_git, directory / "index", stamps, cancel=git.cancel or NEVER)
+        saving = SaveBesideGc(worktree, worktree_git, directory / "index", stamps, hurry=hurry)
         kept, _, missing = saving.run(
             lambda: _snapshot(worktree, scratch, agent_id, session, number),
             lambda kept: [kept.ref] if kept.ref else [],

@@ -225,8 +225,8 @@ def test_a_snapshot_is_whole_too(tree: Tree) -> None:
     """A gc deletes the objects of a snapshot while it waits: git stores them again."""
     gc = SlowGc(tree.repo)
     tree.inside.write("new.txt", "new\n")
-    git = Git(tree.repo.path, git_environment(os.environ), cancel=WhileWaiting(gc))
-    kept = snapshot(tree.linked, git, agent_id=ID, session=SESSION, number=1)
+    git = Git(tree.repo.path, git_environment(os.environ))
+    kept = snapshot(tree.linked, git, agent_id=ID, session=SESSION, number=1, hurry=WhileWaiting(gc))
     gc.finish()
     assert kept.ref is not None
     assert _is_whole(tree.repo, kept.ref)
