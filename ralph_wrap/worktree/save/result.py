@@ -44,8 +44,8 @@ class SavedWork(NamedTuple):
     """The work in a worktree that its branch did not hold.
 
     Attributes:
-        branch: ``ralph/<id>-wip`` if there was uncommitted work, or a commit on no branch. If that branch could
-            not be moved, it is the full name of a snapshot.
+        branch: ``ralph/<id>-wip`` if there was uncommitted work, or a commit on no branch. If that branch
+            could not be moved, it is the full name of a snapshot.
         paths: the uncommitted paths, as ``git status`` names them.
         snapshots: new refs for commits that no branch contained.
         ignored: ignored files and directories (with a slash), which are not saved.
