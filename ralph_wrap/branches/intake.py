@@ -23,7 +23,7 @@ import time
 
 from ralph_wrap.errors import ConflictError, GitError, RalphError, RefusedError, explained
 from ralph_wrap.git import create_refs, existing_commits, list_refs, worktree_holding
-from ralph_wrap.git.bundle import migrate, read_header, unpack
+from ralph_wrap.git.bundle import migrated, read_header, unpack
 from ralph_wrap.git.compare import with_object_directory
 from ralph_wrap.git.merge import is_ancestor
 from ralph_wrap.git.oid import is_oid
@@ -178,8 +178,10 @@ def import_bundle(project: Project, path: Path) -> BundleImport | None:
                 header = unpack(shadow, objects, path, quarantine)
                 own.check_names(header)
                 _check_tips(with_object_directory(shadow, quarantine, objects), header)
-            with files.locked_directory(repository.common_dir, _TIMEOUT) as lock:
-                migrate(quarantine, objects)
+            with (
+                files.locked_directory(repository.common_dir, _TIMEOUT) as lock,
+                migrated(quarantine, objects),
+            ):
                 return _RefMoves(git._replace(lock=lock), header, own, path).run()
     except ValueError as error:
         raise RefusedError(f"{path} is not taken in: {error}", _to_look(path)) from None

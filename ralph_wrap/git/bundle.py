@@ -7,6 +7,7 @@ each object in a directory apart from the repository (``index-pack --strict``).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -22,7 +23,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
     from typing import BinaryIO
 
@@ -172,16 +173,32 @@ def _copy(source: BinaryIO, target: BinaryIO) -> None:
     os.fsync(target.fileno())
 
 
-def migrate(quarantine: Path, objects: Path) -> None:
+@contextlib.contextmanager
+def migrated(quarantine: Path, objects: Path) -> Iterator[None]:
     """Move unpacked objects into the repository: the pack first, then the index that makes it visible.
+
+    In the block they get their refs. Until its end each pack has a ``.keep`` file, as with ``git fetch``: a
+    ``git gc`` beside does not delete the pack. A ``.keep`` file that is there already belongs to the user.
 
     Raises:
         OSError: a file cannot be moved.
 
     """
-    (objects / "pack").mkdir(exist_ok=True)
-    for suffix in (".pack", ".idx"):
-        for path in (quarantine / "pack").glob(f"pack-*{suffix}"):
-            files.fsync(path)
-            path.replace(objects / "pack" / path.name)
-    files.fsync(objects / "pack")
+    packs = objects / "pack"
+    packs.mkdir(exist_ok=True)
+    kept: list[Path] = []
+    try:
+        for path in (quarantine / "pack").glob("pack-*.pack"):
+            with contextlib.suppress(FileExistsError):
+                keep = packs / f"{path.stem}.keep"
+                keep.touch(exist_ok=False)
+                kept.append(keep)
+        for suffix in (".pack", ".idx"):
+            for path in (quarantine / "pack").glob(f"pack-*{suffix}"):
+                files.fsync(path)
+                path.replace(packs / path.name)
+        files.fsync(packs)
+        yield
+    finally:
+        for keep in kept:
+            keep.unlink(missing_ok=True)

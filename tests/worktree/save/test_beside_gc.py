@@ -15,6 +15,7 @@ from ralph_wrap.worktree.save import beside_gc
 from ralph_wrap.worktree.save.checkpoint import snapshot
 from tests.support.git_shim import shim_git
 from tests.support.repo import Repo
+from tests.support.sessions import run
 from tests.support.submodules import held, inside, make_project
 from tests.support.trees import ID, SESSION, WIP, Tree, make_tree
 
@@ -313,3 +314,23 @@ def test_what_a_sparse_partial_clone_lacks_is_not_stored_again(repo: Repo, tmp_p
     gc.finish()
     assert outcome.kept is None
     assert clone.git("show", f"{WIP}:dir/new.txt") == "new"
+
+
+def test_a_gc_deletes_nothing_that_comes_from_a_clone(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins when the objects are in the repository and have no ref yet, and ends before they get one."""
+    directory = repo.path / ".git"
+    cases = f"""*" update-ref "*)
+    if [ -n "$(find {directory}/objects/pack -name '*.idx')" ]; then
+        touch {tmp_path}/began
+        env -i PATH="$PATH" "$REAL" -C {directory} gc --quiet --prune=now
+    fi ;;"""
+    monkeypatch.setenv("PATH", shim_git(tmp_path / "bin", cases))
+    work = "echo a > a; git add a; git commit -qm a; echo b > b"
+    result = run(repo.path, "-n", "1", "--isolation", "clone", "--", "sh", "-ec", work)
+    assert result.status == 0, result.stderr
+    assert (tmp_path / "began").exists()
+    assert repo.git("show", f"{result.report['saved']}:b") == "b", result.stderr
+    repo.git("fsck", "--full", "--strict")
+    assert [*(repo.path / ".git/objects/pack").glob("*.keep")] == []
