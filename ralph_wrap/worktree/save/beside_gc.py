@@ -243,10 +243,15 @@ def running_gc(common_dir: Path) -> RunningGc | None:
 def _lives(found: RunningGc) -> bool:
     """Return whether the process lives, and is no later one with the same pid."""
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def began_before(pid: int) -> bool:
+        since = process_table.start_time(pid)
+        return since is not None and booted + since <= found.began + _CLOCKS
+
     # A sandbox of the agent may have a pid namespace of its own, and the lock has the pid there.
-    nested = (pid for pid in liveness.nested(found.pid) if b"gc" in _words(pid))
-    started = map(process_table.start_time, (found.pid, *nested))
-    return any(since is not None and booted + since <= found.began + _CLOCKS for since in started)
+    return began_before(found.pid) or any(
+        b"gc" in _words(pid) and began_before(pid) for pid in liveness.nested(found.pid)
+    )
 
 
 def _words(pid: int) -> list[bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ralph_wrap.errors import GitError
 from ralph_wrap.git import create_ref, decode_lines, existing_commits, list_refs, run_git
 from ralph_wrap.git.oid import oids_in
 from ralph_wrap.system import files
@@ -83,15 +84,23 @@ def unreachable(git: Git, commits: list[str], without: Collection[str] = ()) -> 
         commits: object ids.
         without: full names of refs that do not count; ``*`` stands for any text.
 
+    Raises:
+        GitError: a commit is missing, or git failed.
+
     """
     if not commits:
         return []
     listed = run_git(git, "for-each-ref", "--format=%(if)%(symref)%(then)%(refname)%(end)", *_KEPT_REFS)
     left_out = [f"--exclude={ref}" for ref in (*decode_lines(listed.stdout), *without) if ref]
     kept = [option for ref in _KEPT_REFS for option in (*left_out, f"--glob={ref}")]  # each glob forgets them
-    # A ref whose commit is missing contains nothing.
-    options = ("--parents", "--ignore-missing", "--stdin", "--not")
-    answer = run_git(git, "rev-list", *options, *kept, stdin="\n".join(commits).encode())
+    options, names = ("--parents", "--stdin", "--not", *kept), "\n".join(commits).encode()
+    try:
+        answer = run_git(git, "rev-list", *options, stdin=names)
+    except GitError:
+        if not {*commits} <= {*existing_commits(git, commits)}:
+            raise
+        # A ref whose commit is missing contains nothing.
+        answer = run_git(git, "rev-list", "--ignore-missing", *options, stdin=names)
     rows = [line.split() for line in decode_lines(answer.stdout)]
     inner = {parent for _, *parents in rows for parent in parents}
     return [commit for commit, *_ in rows if commit not in inner]

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.errors import GitError
 from ralph_wrap.git import Git, git_environment
 from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.worktree.save import beside_gc
 from ralph_wrap.worktree.save.checkpoint import snapshot
+from ralph_wrap.worktree.save.commits import unreachable
 from tests.support.git_shim import shim_git
 from tests.support.repo import Repo
 from tests.support.sessions import run
@@ -213,6 +215,14 @@ def test_a_branch_of_another_session_has_lost_its_commit(tree: Tree) -> None:
     tree.inside.commit("work")
     assert tree.finish().kept is None
     assert tree.repo.git("show", f"{WIP}:new.txt") == "new"
+
+
+def test_no_missing_commit_counts_as_contained_in_a_branch(tree: Tree) -> None:
+    """Also if a branch lacks its commit, too, so that git looks once more without such branches."""
+    (tree.repo.path / ".git/refs/heads/ralph").mkdir(exist_ok=True)
+    (tree.repo.path / ".git/refs/heads/ralph/other").write_text("7" * 40 + "\n")
+    with pytest.raises(GitError):
+        unreachable(Git(tree.path, git_environment(os.environ)), ["8" * 40])
 
 
 class _Out(CancelToken):
