@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -112,20 +111,8 @@ HANDLED_ONCE = {
 }
 """Names, and the modules that may use them: a further one handles the same case a second time."""
 
-LONGEST = 400
+LONGEST = 600
 """Lines of a module."""
-
-LONGEST_CLASS = 200
-"""Lines of a class."""
-
-LONGEST_FUNCTION = 40
-"""Lines of the body of a function."""
-
-MOST_AT_THE_TOP = 14
-"""Entries of the package; ``py.typed``, which only marks it as typed, is none."""
-
-MOST_ENTRIES = 20
-"""Entries of any other folder but ``interfaces/cli``."""
 
 
 def _layer(path: str) -> int:
@@ -229,14 +216,6 @@ def test_each_entry_of_the_package_is_a_layer() -> None:
     assert _entries(PACKAGE) == {*FOLDERS, "errors.py", "__init__.py", "__main__.py"}
 
 
-def test_a_folder_is_read_at_a_glance() -> None:
-    """Few entries in the package, and in any folder of it; the command line has a module a command."""
-    folders = {path.parent for path in _files(PACKAGE)}
-    counts = {folder.relative_to(PACKAGE).as_posix(): len(_entries(folder)) for folder in folders}
-    most = {".": MOST_AT_THE_TOP, "interfaces/cli": sys.maxsize}
-    assert {name: count for name, count in counts.items() if count > most.get(name, MOST_ENTRIES)} == {}
-
-
 def _entries(folder: Path) -> set[str]:
     return {path.relative_to(folder).parts[0] for path in _files(folder)}
 
@@ -293,22 +272,6 @@ def test_pid_1_stands_alone() -> None:
 def test_a_module_fits_into_a_head() -> None:
     """Modules stay short."""
     assert {module.path: module.lines for module in modules() if module.lines > LONGEST} == {}
-
-
-def test_classes_and_functions_fit_on_a_screen() -> None:
-    """A function is counted without its docstring and its signature, which may be one of Typer's."""
-    sizes = [(f"{module.path}: {name}", *size) for module in modules() for name, size in module.sizes.items()]
-    limits = {"class": LONGEST_CLASS, "function": LONGEST_FUNCTION}
-    assert [(name, lines) for name, kind, lines in sizes if lines > limits[kind]] == []
-
-
-def test_a_class_name_means_one_thing() -> None:
-    """A name in a message, a log or a discussion leads to one class."""
-    homes = defaultdict(list)
-    for module in modules():
-        for name in module.classes:
-            homes[name].append(module.path)
-    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
 
 
 def test_no_module_changes_directory() -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import ast
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.system.deferred import MODULES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PACKAGE = Path(__file__).parent.parent.parent / "ralph_wrap"
 
@@ -24,11 +21,9 @@ class Module(NamedTuple):
             alone. The full name of one of our modules as a text counts, and an attribute of ``deferred``.
         ours: the modules of this package among them, by path.
         lines: how many it has.
-        sizes: kind and number of lines of its classes and functions, by name.
         late: the imports inside its functions.
         attributes: the names that stand behind a dot in it.
         names: these, those without a dot, and what it imports by name.
-        classes: the names of its public classes.
         texts: its literals, those of bytes too, without docstrings.
 
     """
@@ -37,11 +32,9 @@ class Module(NamedTuple):
     imports: frozenset[str]
     ours: frozenset[str]
     lines: int
-    sizes: Mapping[str, tuple[str, int]]
     late: frozenset[str]
     attributes: frozenset[str]
     names: frozenset[str]
-    classes: frozenset[str]
     texts: frozenset[str]
 
     @property
@@ -67,7 +60,7 @@ def modules(package: Path = PACKAGE) -> tuple[Module, ...]:
 def _read(path: Path, package: Path, paths: dict[str, Path]) -> Module:
     text = path.read_text()
     tree = ast.parse(text)
-    imports, attributes, classes = set(), set(), set()
+    imports, attributes = set(), set()
     is_deferred = path == package / "system" / "deferred.py"  # its users import what it names
     for node in ast.walk(tree) if not is_deferred else ():
         if isinstance(node, ast.Import):
@@ -81,8 +74,6 @@ def _read(path: Path, package: Path, paths: dict[str, Path]) -> Module:
             attributes.add(node.attr)
             if isinstance(node.value, ast.Name) and node.value.id == "deferred":
                 imports |= {MODULES[node.attr]} if node.attr in MODULES else set()
-        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            classes.add(node.name)
     found = (paths.get(name) or paths.get(name.rpartition(".")[0]) for name in imports)
     ours = frozenset(one.relative_to(package).as_posix() for one in found if one)
     name, size = path.relative_to(package).as_posix(), len(text.splitlines())
@@ -98,24 +89,11 @@ def _read(path: Path, package: Path, paths: dict[str, Path]) -> Module:
         imports=frozenset(imports),
         ours=ours,
         lines=size,
-        sizes=_sizes(tree),
         late=frozenset(late),
         attributes=frozenset(attributes),
         names=names_of(tree),
-        classes=frozenset(classes),
         texts=texts_of(tree),
     )
-
-
-def _sizes(tree: ast.Module) -> dict[str, tuple[str, int]]:
-    sizes = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
-            sizes[node.name] = ("class", (node.end_lineno or 0) - node.lineno + 1)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            body = node.body[1 if ast.get_docstring(node) else 0 :] or node.body
-            sizes[f"{node.name}:{node.lineno}"] = ("function", (node.end_lineno or 0) - body[0].lineno + 1)
-    return sizes
 
 
 def names_of(tree: ast.Module) -> frozenset[str]:
