@@ -19,10 +19,12 @@ from ralph_wrap.system.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from ralph_wrap.git.safe.common_dir import SafeCommonDirs
     from ralph_wrap.system.cancel import CancelToken
+    from ralph_wrap.system.dialogue import Dialogue
 
 # Any other variable that begins with GIT_ could point git at another directory than ours.
 _KEPT_EXACTLY = {
@@ -225,6 +227,25 @@ def start_git(
         OSError: git is not installed.
 
     """
+    command = process.RunningCommand if most is None else partial(deferred.limited.LimitedCommand, most=most)
+    return command(**_how_to_start(git, arguments, config), stdin=stdin, with_terminal=with_terminal)
+
+
+def start_dialogue(git: Git, *arguments: str | os.PathLike[str]) -> Dialogue:
+    """Start a git command that answers questions.
+
+    Raises:
+        BlockingFileError: git would wait for a FIFO or a device.
+        OSError: git is not installed.
+
+    """
+    return deferred.dialogue.Dialogue(**_how_to_start(git, arguments, ()))
+
+
+def _how_to_start(
+    git: Git, arguments: Sequence[str | os.PathLike[str]], config: Sequence[str]
+) -> dict[str, Any]:
+    """Return the arguments of a :class:`~ralph_wrap.system.process.RunningCommand`."""
     places = _places_of(git)
     if places is not None and (path := blocking_files.blocking_file(places)):
         raise BlockingFileError(os.fspath(arguments[0]), path)
@@ -237,17 +258,14 @@ def start_git(
         "GIT_PROGRESS_DELAY": "1",
         "LC_ALL": "C",
     }
-    command = process.RunningCommand if most is None else partial(deferred.limited.LimitedCommand, most=most)
-    return command(
-        ("git", "--no-pager", *immune_config(git), *_READABLE, *git.config, *config, *arguments),
-        cwd=git.cwd,
-        env=env,
-        stdin=stdin,
-        with_terminal=with_terminal,
-        inherited=() if git.lock is None else (git.lock,),
-        examine=lambda: None if places is None else blocking_files.search(places),
-        cancel=git.cancel,
-    )
+    return {
+        "argv": ("git", "--no-pager", *immune_config(git), *_READABLE, *git.config, *config, *arguments),
+        "cwd": git.cwd,
+        "env": env,
+        "inherited": () if git.lock is None else (git.lock,),
+        "examine": lambda: None if places is None else blocking_files.search(places),
+        "cancel": git.cancel,
+    }
 
 
 def _places_of(git: Git) -> blocking_files.GitPlaces | None:
@@ -281,7 +299,8 @@ def finish_git(
     if patience is None:
         patience = _QUICK_PATIENCE if command in _QUICK else PATIENCE
         patience = min(_LIST_PATIENCE, PATIENCE) if command == "for-each-ref" else patience
-    completed = _wait(running, command, patience)
+    _wait(running, command, patience, running.ended)
+    completed = running.wait()
     if completed.status not in accept:
         stderr = decode(completed.stderr)
         raise GitError(command, completed.status, stderr, _lock_hint(stderr))
@@ -295,17 +314,34 @@ def _lock_hint(stderr: str) -> str:
     return deferred.lock_holder.file_hint(Path(f"{found[1]}.lock")) if found else ""
 
 
-def _wait(running: process.RunningCommand, command: str, patience: float) -> process.CompletedCommand:
-    """Wait for a command, and search from time to time for a file that it may wait for.
+def await_answer(dialogue: Dialogue, command: str) -> None:
+    """Wait until a command answers, or ends.
+
+    Arguments:
+        command: its name, for the error.
 
     Raises:
-        GitError: it did not end in time, or waits for a FIFO or a device.
+        GitError: it did not answer in time, or waits for a FIFO or a device.
+        InterruptedError: a signal came, and git was started with a token that counts them.
+
+    """
+    _wait(dialogue, command, PATIENCE, dialogue.has_answer)
+
+
+def _wait(
+    running: process.RunningCommand, command: str, patience: float, arrived: Callable[[float], bool]
+) -> None:
+    """Wait for a command, and search from time to time for a file that it may wait for.
+
+    Arguments:
+        arrived: waits for a number of seconds at most, and returns whether what we wait for is there.
+
+    Raises:
+        GitError: it did not come in time, or the command waits for a FIFO or a device.
 
     """
     waited, pause = 0.0, min(FIRST_SEARCH, patience)
-    while True:
-        if _has_ended(running, pause):
-            return running.wait()
+    while not _has_arrived(running, pause, arrived):
         require_unblocked(running, command)
         waited += pause
         if waited >= patience:
@@ -314,17 +350,17 @@ def _wait(running: process.RunningCommand, command: str, patience: float) -> pro
         pause = min(pause * 2, patience - waited)
 
 
-def _has_ended(running: process.RunningCommand, seconds: float) -> bool:
-    """Wait for a command, and return whether it ended; a signal ends the wait if the command counts them.
+def _has_arrived(running: process.RunningCommand, seconds: float, arrived: Callable[[float], bool]) -> bool:
+    """Wait, and return whether it arrived; a signal ends the wait if the command counts them.
 
     Raises:
         InterruptedError: a signal came.
 
     """
     if running.cancel is None:
-        return running.ended(seconds)
+        return arrived(seconds)
     deadline = time.monotonic() + seconds
-    while not running.ended(_SIGNAL_LOOK):
+    while not arrived(_SIGNAL_LOOK):
         if running.cancel.requested:
             raise InterruptedError("a signal came")
         if time.monotonic() >= deadline:

@@ -11,7 +11,7 @@ from ralph_wrap.system import deferred, files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _YOUNG = 60.0  # seconds: the process that created it may not have locked it yet
 
@@ -40,6 +40,27 @@ def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
                 lock.release()
     finally:
         deferred.shutil.rmtree(directory, ignore_errors=True)
+
+
+def private_directory(
+    stack: contextlib.ExitStack, environ: Mapping[str, str], project: Path, prefix: str
+) -> Path:
+    """Create a scratch directory outside of a project; it is removed when the stack is closed.
+
+    Arguments:
+        environ: names the directories for temporary files.
+
+    Raises:
+        OSError: no directory can be created.
+
+    """
+    named = (environ.get("XDG_RUNTIME_DIR"), environ.get("TMPDIR"), "/tmp")  # noqa: S108 -- a new one in it
+    directories = [Path(name) for name in named if name and Path(name).is_absolute()]
+    outside = [directory for directory in directories if not directory.resolve().is_relative_to(project)]
+    for directory in outside[:-1]:
+        with contextlib.suppress(OSError):  # after a change of user, it may still be that of the former one
+            return stack.enter_context(scratch_directory(directory, prefix))
+    return stack.enter_context(scratch_directory((outside or directories)[-1], prefix))
 
 
 def size_of(directory: Path) -> int:

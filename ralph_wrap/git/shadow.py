@@ -27,17 +27,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from pathlib import Path
 
 from ralph_wrap.git.safe.attributes import counting_attributes
 from ralph_wrap.git.safe.entries import format_config
 from ralph_wrap.git.safe.user_config import NO_USER_CONFIG, user_entries
-from ralph_wrap.git.scratch import scratch_directory
+from ralph_wrap.git.scratch import private_directory
 from ralph_wrap.system import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from ralph_wrap.git.command import Git
     from ralph_wrap.git.repository import Repository
@@ -61,7 +61,7 @@ def shadow_repository(git: Git, repository: Repository) -> Iterator[Git]:
 
     """
     with contextlib.ExitStack() as stack:
-        directory = _private_directory(stack, git, repository)
+        directory = private_directory(stack, git.env, repository.root, _NAME)
         entries = user_entries(repository.checkout(git))
         _fill(directory, git, repository, entries)
         yield git._replace(
@@ -72,19 +72,6 @@ def shadow_repository(git: Git, repository: Repository) -> Iterator[Git]:
             index_file=None,
             objects=repository.common_dir / "objects",
         )
-
-
-def _private_directory(stack: contextlib.ExitStack, git: Git, repository: Repository) -> Path:
-    """Make a directory outside of the project, which only this user can read and write."""
-    named = (git.env.get("XDG_RUNTIME_DIR"), git.env.get("TMPDIR"), "/tmp")  # noqa: S108 -- a new one in it
-    directories = [Path(name) for name in named if name and Path(name).is_absolute()]
-    outside = [
-        directory for directory in directories if not directory.resolve().is_relative_to(repository.root)
-    ]
-    for directory in outside[:-1]:
-        with contextlib.suppress(OSError):  # after a change of user, it may still be that of the former one
-            return stack.enter_context(scratch_directory(directory, _NAME))
-    return stack.enter_context(scratch_directory((outside or directories)[-1], _NAME))
 
 
 def _fill(directory: Path, git: Git, repository: Repository, entries: Sequence[ConfigEntry]) -> None:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 TimeoutExpired = subprocess.TimeoutExpired
 
+PIPE = subprocess.PIPE
+"""As the standard input of a command: we write to it while the command runs."""
+
 OWN_COMMAND = "RALPH_WRAP_OWN_COMMAND"
 """In the environment of our own commands: the session they work for, or 1. Other ralph-wraps spare them."""
 
@@ -108,7 +111,7 @@ class RunningCommand:
     Arguments:
         cwd: its working directory.
         env: its whole environment.
-        stdin: its standard input; ``None`` is empty.
+        stdin: its standard input; ``None`` is empty, :data:`PIPE` a pipe.
         with_terminal: it keeps our controlling terminal. In the background it would stop (SIGTTIN) when it
             asks a question there, as ssh(1) does. Without a terminal it gets all signals. It may leave a
             server or a shared connection running, and we must not end these.
@@ -127,7 +130,7 @@ class RunningCommand:
         *,
         cwd: Path,
         env: Mapping[str, str],
-        stdin: bytes | None = None,
+        stdin: bytes | int | None = None,
         with_terminal: bool = True,
         inherited: Sequence[int] = (),
         examine: Callable[[], str | None] = lambda: None,
@@ -140,14 +143,16 @@ class RunningCommand:
         # No pipe: after a time-out, communicate() writes no more input.
         given = files.anonymous_file()
         try:
-            files.write_all(given, stdin or b"")
-            os.lseek(given, 0, os.SEEK_SET)
+            if isinstance(stdin, bytes):
+                files.write_all(given, stdin)
+                os.lseek(given, 0, os.SEEK_SET)
+                stdin = given
             with _signals_held_back() as let_through:
                 self._popen = subprocess.Popen(
                     argv,
                     cwd=cwd,
                     env={OWN_COMMAND: "1", **env},
-                    stdin=subprocess.DEVNULL if stdin is None else given,
+                    stdin=subprocess.DEVNULL if stdin is None else stdin,
                     stdout=subprocess.PIPE,
                     stderr=self._errors,
                     pass_fds=inherited,
