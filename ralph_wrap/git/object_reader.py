@@ -76,7 +76,8 @@ def store_of(git: Git) -> ObjectStore:
     """
     found = decode(run_git(git, "rev-parse", "--git-path", "shallow").stdout).removesuffix("\n")
     shallow = git.cwd / found
-    return ObjectStore(git.objects or shallow.with_name("objects"), shallow)
+    # In a safe copy of the common directory, both are links into the repository, and its file may be missing.
+    return ObjectStore(git.objects or shallow.with_name("objects"), Path(os.path.realpath(shallow)))
 
 
 @contextlib.contextmanager

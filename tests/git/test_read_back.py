@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from ralph_wrap.git import Git, git_environment
 from ralph_wrap.git.read_back import find_damage
+from ralph_wrap.git.safe.common_dir import SafeCommonDirs
 from tests.git.repositories import git_in
 from tests.support.damage import DAMAGES, damaged, objects_of, pack
 from tests.support.repo import Repo
@@ -49,6 +53,14 @@ def _write_history(repo: Repo) -> History:
 def history(repo: Repo) -> History:
     """Return a history whose objects are loose."""
     return _write_history(repo)
+
+
+def test_objects_are_read_with_a_copy_of_the_common_directory(history: History, tmp_path: Path) -> None:
+    """Its file ``shallow`` is a link to that of the repository, which most repositories lack."""
+    environ = git_environment({**os.environ, "XDG_STATE_HOME": os.fspath(tmp_path / "state")})
+    common_dir = history.repo.path / ".git"
+    git = Git(history.repo.path, environ, git_dir=common_dir, safe=SafeCommonDirs(environ, common_dir))
+    assert find_damage(git, [history.tip], [history.base]) is None
 
 
 OBJECTS = {
