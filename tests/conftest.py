@@ -19,6 +19,7 @@ from ralph_wrap.system import process_tree
 from ralph_wrap.system.log import Log
 from tests.support import sampling
 from tests.support.agent_script import TRUSTED
+from tests.support.needs import skip_or_fail
 from tests.support.processes import end_all, hear_signals
 from tests.support.processor_time import entry_of, slow_tests
 from tests.support.repo import Repo, make_repo
@@ -93,6 +94,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = sampling.left_out(items)
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test, or fail it, if its machine lacks what its marks name, before its fixtures use that."""
+    for mark in item.iter_markers("needs"):
+        for need in mark.args:
+            need.check()
 
 
 @pytest.fixture(autouse=True)
@@ -225,9 +234,7 @@ def mine(repo: Repo, script: Callable[[str], str]) -> Callable[..., Result]:
 def bwrap() -> str:
     """Return the option for bubblewrap. Without it tests are skipped, or fail with REQUIRE_SANDBOX=1."""
     if not bubblewrap_works():
-        if os.environ.get("REQUIRE_SANDBOX") == "1":
-            pytest.fail("bubblewrap makes no sandbox here")
-        pytest.skip("bubblewrap makes no sandbox here")
+        skip_or_fail("bubblewrap makes no sandbox here", "REQUIRE_SANDBOX")
     return "bwrap"
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.agents.programs import DIRECTORY, PROGRAMS, Program
+from tests.support.needs import skip_or_fail
 
 
 @pytest.fixture(params=PROGRAMS)
@@ -14,10 +13,7 @@ def program(request: pytest.FixtureRequest) -> Program:
     """Return each real agent in turn; one that is not installed is skipped, unless it has to be there."""
     found = PROGRAMS[request.param]
     if not found.path.exists():
-        reason = f"{found.name} is not installed in {DIRECTORY}: tests/agents/install"
-        if os.environ.get("REQUIRE_AGENTS") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        skip_or_fail(f"{found.name} is not installed in {DIRECTORY}: tests/agents/install", "REQUIRE_AGENTS")
     return found
 
 

@@ -19,6 +19,7 @@ from ralph_wrap.state import project
 from ralph_wrap.system.log import Log
 from tests.support.fake_github import HOST, GitHub
 from tests.support.histories import grow, record
+from tests.support.needs import skip_or_fail
 from tests.support.repo import Repo
 from tests.support.sessions import command
 
@@ -36,10 +37,7 @@ ADDRESS = f"http://{HOST}/o/r/pull/1"
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
     """Return a GitHub that gh and git talk to; without gh the test is skipped, unless it has to be there."""
     if not shutil.which("gh"):
-        reason = "gh is not installed: apt-get install gh"
-        if os.environ.get("REQUIRE_GH") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        skip_or_fail("gh is not installed: apt-get install gh", "REQUIRE_GH")
     for name in list(os.environ):
         if name.startswith(("GH_", "GITHUB_")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)

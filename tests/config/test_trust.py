@@ -13,6 +13,7 @@ import pytest
 
 from ralph_wrap.config import trust
 from ralph_wrap.system import container
+from tests.support.needs import needs_pid_namespaces
 from tests.support.pid1 import NAMESPACE, Container
 from tests.support.sessions import PROGRAM, command, run
 from tests.support.wait import CAP
@@ -20,9 +21,6 @@ from tests.support.wait import CAP
 if TYPE_CHECKING:
     from tests.support.repo import Repo
 from tests.config.approvals import SETUP, SH, answered, approval, refused, session
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes namespaces and other users")
-
 
 # Without a terminal
 
@@ -110,7 +108,7 @@ def test_a_variable_approves_everything(app: Repo, value: str, runs: bool) -> No
     assert (ended.status == 0, refused(ended)) == (runs, not runs)
 
 
-@needs_root
+@needs_pid_namespaces
 @pytest.mark.parametrize("small", [False, True], ids=["PID 1", "below a small init"])
 def test_a_container_of_our_init_approves_everything(app: Repo, tmp_path: Path, small: bool) -> None:
     """Its files were put there to be run; from outside, the same project is as before."""
@@ -120,7 +118,7 @@ def test_a_container_of_our_init_approves_everything(app: Repo, tmp_path: Path, 
         assert refused(session(app))
 
 
-@needs_root
+@needs_pid_namespaces
 @pytest.mark.parametrize("small", [False, True], ids=["another PID 1", "a small init"])
 def test_a_process_that_looks_like_our_init_approves_nothing(app: Repo, tmp_path: Path, small: bool) -> None:
     """An agent can have one that PID 1 adopts: the container was not started for it."""
@@ -150,7 +148,7 @@ def test_a_process_that_looks_like_our_init_approves_nothing(app: Repo, tmp_path
     assert ended.stdout == b"status=125\n", ended.stderr
 
 
-@needs_root
+@needs_pid_namespaces
 def test_another_namespace_is_another_container(app: Repo) -> None:
     """It still sees the /proc of the one that it was made in, whose PID 1 is our init."""
     words = (PROGRAM, "run", *SH, "test -e ready")

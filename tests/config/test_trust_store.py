@@ -15,6 +15,7 @@ import pytest
 
 from ralph_wrap.config import trust
 from ralph_wrap.errors import RalphError
+from tests.support.needs import needs_other_users
 from tests.support.sessions import command
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ from tests.config.approvals import SETUP, SH, answered, approval, refused, sessi
 
 UID = 54321
 """Another user."""
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes namespaces and other users")
 
 
 # Where it is kept
@@ -75,7 +74,7 @@ def test_what_others_can_write_is_not_believed(app: Repo, what: str) -> None:
     assert refused(session(app))
 
 
-@needs_root
+@needs_other_users
 def test_a_file_of_another_user_is_not_believed(app: Repo) -> None:
     """The owner's word counts."""
     path = approval(app)
@@ -85,7 +84,7 @@ def test_a_file_of_another_user_is_not_believed(app: Repo) -> None:
     assert session(app).status == 0
 
 
-@needs_root
+@needs_other_users
 def test_root_approves_as_the_user_that_it_becomes(app: Repo) -> None:
     """In the project of another user: that user's state directory, and that user's word."""
     temporary = Path(tempfile.mkdtemp(prefix="test-trust-"))

@@ -1,6 +1,5 @@
 """The Docker engine, the image under test, and containers that are gone after the test that started them."""
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from docker.models.containers import Container
 
 from tests.container import image as ralph_image
 from tests.container.box import PROJECT, Box, StartBox
+from tests.support.needs import skip_or_fail
 
 pytest.register_assert_rewrite("tests.container.workers")  # else what it compares is not shown
 
@@ -22,9 +22,7 @@ def engine() -> Iterator[docker.DockerClient]:
     try:
         client = ralph_image.connect()
     except ralph_image.NoEngineError as error:
-        if os.environ.get("REQUIRE_DOCKER") == "1":
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
+        skip_or_fail(str(error), "REQUIRE_DOCKER")
     yield client
     client.close()
 

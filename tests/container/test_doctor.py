@@ -10,6 +10,7 @@ import docker
 import pytest
 
 from tests.container.box import PROJECT, Box
+from tests.support.needs import needs_other_users
 from tests.support.repo import Repo
 
 pytestmark = [
@@ -93,7 +94,7 @@ def test_a_read_only_mount(start: Start) -> None:
     assert (status, checks["mounts"]["found"]) == (1, f"{PROJECT} is mounted read-only")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@needs_other_users
 def test_a_container_without_capabilities(start: Start, repo: Repo) -> None:
     """If root cannot become the owner of the project, one check says so."""
     for path in (repo.path, *repo.path.rglob("*")):

@@ -17,6 +17,7 @@ from ralph_wrap.state.project import find_project
 from ralph_wrap.worktree.ownership import SessionMark
 from tests.container import debian_git
 from tests.container.base_image import BaseImageError
+from tests.support.needs import skip_or_fail
 from tests.support.repo import Repo
 from tests.support.trees import ID, SESSION, make_tree
 
@@ -34,9 +35,7 @@ def container(request: pytest.FixtureRequest, engine: docker.DockerClient, tmp_p
     try:
         image = debian_git.ensure(engine, request.param)
     except BaseImageError as error:
-        if os.environ.get("REQUIRE_DOCKER") == "1":
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
+        skip_or_fail(str(error), "REQUIRE_DOCKER")
     running = engine.containers.run(
         image,
         list(debian_git.FOREVER),

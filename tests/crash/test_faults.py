@@ -10,7 +10,8 @@ import pytest
 
 from tests.crash.points import chosen
 from tests.crash.world import Reference
-from tests.support.mounts import mounted, needs_mounts
+from tests.support.mounts import mounted
+from tests.support.needs import needs_mounts
 from tests.support.orphans import orphan, sweep
 from tests.support.repo import make_repo
 from tests.support.sessions import run

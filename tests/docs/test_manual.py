@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from functools import cache
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typer.main import get_command
 
 from ralph_wrap.interfaces.cli.app import app
 from tests.docs.documents import DOCS
+from tests.support.needs import program
 from tests.support.sessions import command
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ _DECORATION = re.compile(
 @cache
 def _shown() -> str:
     """Return the page as `man` shows it, in one line."""
-    if shutil.which("man") is None:
-        pytest.skip("man is not installed: apt-get install man-db")
+    program("man", "man-db").check()
     environ = {**os.environ, "MANWIDTH": "1000", "MANROFFOPT": "-Tutf8", "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
         ("man", "--warnings", "--local-file", PAGE), env=environ, capture_output=True, check=True, text=True

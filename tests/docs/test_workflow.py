@@ -15,6 +15,7 @@ from tests.agents.programs import DIRECTORY
 from tests.docs.documents import DOCS
 from tests.support.agent_script import PROMISE, result_line
 from tests.support.fake_github import HOST, GitHub
+from tests.support.needs import skip_or_fail
 from tests.support.repo import Repo
 from tests.support.sessions import PROGRAM
 
@@ -35,9 +36,7 @@ createLinter().then((lint) => {
 def _needs(present: object, name: str, variable: str) -> None:
     """Skip the test without a program, or fail it if the variable says that the program has to be there."""
     if not present:
-        if os.environ.get(variable) == "1":
-            pytest.fail(f"{name} is not installed")
-        pytest.skip(f"{name} is not installed")
+        skip_or_fail(f"{name} is not installed", variable)
 
 
 def _faults(text: str) -> str:

@@ -13,6 +13,7 @@ from ralph_wrap import git
 from ralph_wrap.errors import GitError, IsolationError, NotARepositoryError, UntrustedError
 from ralph_wrap.git import Git, Repository, command, merge
 from tests.git.repositories import git_in, refusal
+from tests.support.needs import needs_other_users
 from tests.support.repo import Repo, make_repo
 
 NAMES = [
@@ -20,8 +21,6 @@ NAMES = [
     "\u00fc\u2028".encode(),
 ]
 """Names of directories that a file system allows."""
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="giving files away needs root")
 
 
 def _repository(repo: Repo, **differences: object) -> Repository:
@@ -124,7 +123,7 @@ def test_an_ordinary_directory_is_no_repository(tmp_path: Path) -> None:
     assert git.locate_repository(Git(directory, git.git_environment(os.environ))).head is not None
 
 
-@needs_root
+@needs_other_users
 def test_a_repository_of_another_user_is_refused_with_the_cure(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:

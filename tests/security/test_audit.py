@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +12,7 @@ from ralph_wrap.state.audit import look
 from ralph_wrap.state.audit.scan import scan
 from ralph_wrap.state.project import find_project_without_git
 from tests.security.tamperings import TAMPERINGS, Tampering, submodule
+from tests.support.needs import needs, program
 from tests.support.sessions import command
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_an_ordinary_repository_is_silent(repo: Repo) -> None:
     assert _scanned(repo) == []
 
 
-@pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
+@needs(program("git-lfs", "git-lfs"))
 def test_lfs_is_silent(repo: Repo) -> None:
     """Its keys and hooks name the git-lfs of the user's own PATH."""
     repo.git("lfs", "install", "--local")

@@ -21,6 +21,7 @@ from ralph_wrap.config.authority import needs_approval
 from tests.security import defences
 from tests.support.agent_script import PROMISE, TRUSTED
 from tests.support.merging import branch
+from tests.support.needs import needs_other_users
 from tests.support.sessions import Result, command
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from tests.support.repo import Repo
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
 UID = 54321
 
 LIMITS = {
@@ -156,7 +156,7 @@ def test_a_prompt_that_leads_out_of_the_project_is_named(repo: Repo, tmp_path: P
     assert refused(command(*READS_PROMPT, cwd=repo.path), key)
 
 
-@needs_root
+@needs_other_users
 def test_a_configuration_of_another_user_is_not_obeyed(repo: Repo) -> None:
     """Not even for limits: the owner of the file can change it at any time."""
     path = repo.write(".ralph/config.toml", "max_iterations = 1\n")
@@ -174,7 +174,7 @@ def shared() -> Iterator[Path]:
         yield Path(temporary)
 
 
-@needs_root
+@needs_other_users
 def test_a_repository_of_another_user_is_an_error(
     repo: Repo, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

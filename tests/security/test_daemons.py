@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.needs import needs_pid_namespaces
 from tests.support.pid1 import NAMESPACE
 from tests.support.sessions import PROGRAM
 
 if TYPE_CHECKING:
     from tests.support.repo import Repo
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs root")
+pytestmark = needs_pid_namespaces
 
 HIDDEN = """
 for fd in $(ls /proc/self/fd); do eval "exec $fd>&-"; done

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.security.test_hostile_clones import refs, review
-from tests.support.mounts import mounted, needs_mounts, read_only
+from tests.support.mounts import mounted, read_only
+from tests.support.needs import needs_mounts
 from tests.support.sessions import Session, command
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.git_shim import old_git, path_without_git
-from tests.support.mounts import mounted, needs_mounts, read_only
+from tests.support.mounts import mounted, read_only
+from tests.support.needs import needs_mounts
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import Result, Session, run
 

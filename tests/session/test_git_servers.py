@@ -14,7 +14,8 @@ from ralph_wrap.git import Git, git_environment
 from ralph_wrap.git import remote as git_remote
 from tests.support.git_servers import http_server, ssh_server
 from tests.support.machines import claim_of, refs
-from tests.support.mounts import mounted, needs_mounts
+from tests.support.mounts import mounted
+from tests.support.needs import needs_mounts
 from tests.support.repo import Repo
 from tests.support.sessions import Session, command, run
 from tests.support.wait import CAP, eventually

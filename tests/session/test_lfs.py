@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.needs import program
 from tests.support.repo import Repo
 from tests.support.sessions import run
 from tests.support.submodules import SUB, make_project
@@ -23,10 +22,7 @@ SH = ("-n", "1", "--", "sh", "-c")
 
 @pytest.fixture
 def _lfs() -> None:
-    if shutil.which("git-lfs") is None:
-        if os.environ.get("CI"):
-            pytest.fail("git-lfs is not installed")
-        pytest.skip("git-lfs is not installed")
+    program("git-lfs", "git-lfs").check()
 
 
 def _filters(repo: Repo, program: str) -> None:

@@ -11,9 +11,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.support import git_cgi
+from tests.support.needs import Need
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -21,6 +20,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin")
+
+
+def _lacks_ssh_server() -> str:
+    programs = {"sshd": SSHD, "ssh": shutil.which("ssh"), "ssh-keygen": shutil.which("ssh-keygen")}
+    if absent := [name for name, path in programs.items() if path is None]:
+        return f"not installed: {', '.join(absent)}"
+    return "" if os.geteuid() == 0 else "the client logs in as root, which only an sshd of root allows"
+
+
+SSH_SERVER = Need(_lacks_ssh_server, "REQUIRE_SSH")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -61,10 +70,8 @@ def http_server(root: Path) -> Iterator[tuple[str, threading.Event]]:
 @contextlib.contextmanager
 def ssh_server(directory: Path) -> Iterator[tuple[str, str]]:
     """Run sshd with keys of its own; yield the address of this machine, and the command of the client."""
-    if SSHD is None or os.geteuid() != 0:
-        if os.environ.get("REQUIRE_SSH") == "1":
-            pytest.fail("sshd is missing, or the tests do not run as root")
-        pytest.skip("needs sshd and root")
+    SSH_SERVER.check()
+    assert SSHD is not None
     directory.mkdir(mode=0o700)
     for name in ("host", "user"):
         keygen = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", directory / name)

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from typing import TYPE_CHECKING
-
-import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-needs_mounts = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.directory_listing import listing
 from tests.support.mounts import mounted
+from tests.support.needs import needs_mounts
 from tests.support.repo import make_repo
 
 if TYPE_CHECKING:
@@ -37,9 +38,7 @@ CASES = [
     pytest.param(
         kind,
         way,
-        marks=pytest.mark.skipif(
-            way == "bind mount" and os.geteuid() != 0, reason="only root can make a bind mount"
-        ),
+        marks=[needs_mounts] * (way == "bind mount"),
         id=f"{kind}, {way}",
     )
     for kind in KINDS

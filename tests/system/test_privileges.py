@@ -17,13 +17,12 @@ import pytest
 from ralph_wrap.session import preflight
 from ralph_wrap.state import project
 from ralph_wrap.system import privileges
+from tests.support.needs import CAPABILITY_DROPS, OTHER_USERS, needs, needs_other_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.support.repo import Repo
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 UID, GID = 54321, 54322
 """A user without a passwd entry."""
@@ -113,7 +112,7 @@ def _owner(path: Path) -> tuple[int, int, int]:
 # The owner
 
 
-@needs_root
+@needs_other_users
 def test_root_becomes_the_owner_for_good(directory: Path, homes: Path) -> None:
     """User, group and no other group; names of root are gone; a home that can be written is made."""
     project = _owned(directory / "project", UID, GID)
@@ -128,7 +127,7 @@ def test_root_becomes_the_owner_for_good(directory: Path, homes: Path) -> None:
     assert _owner(homes / str(UID) / "mine")[:2] == (UID, GID)
 
 
-@needs_root
+@needs_other_users
 def test_an_owner_with_a_name_gets_it(directory: Path, homes: Path) -> None:
     """And the groups of the same name, beside the group of the project."""
     entry = pwd.getpwnam("nobody")
@@ -145,7 +144,7 @@ def test_an_owner_with_a_name_gets_it(directory: Path, homes: Path) -> None:
     }
 
 
-@needs_root
+@needs_other_users
 def test_a_project_of_root_is_worked_on_as_root(directory: Path) -> None:
     """There is no other user to become."""
     project = _owned(directory / "project", 0, 0)
@@ -155,7 +154,7 @@ def test_a_project_of_root_is_worked_on_as_root(directory: Path) -> None:
     assert "for good" not in found
 
 
-@needs_root
+@needs_other_users
 def test_a_user_other_than_root_stays_the_same(directory: Path) -> None:
     """In a project of any owner."""
     project = _owned(directory / "project", UID + 1, GID)
@@ -164,7 +163,7 @@ def test_a_user_other_than_root_stays_the_same(directory: Path) -> None:
     assert (found["uids"], found["HOME"]) == ([UID] * 3, str(home))
 
 
-@needs_root
+@needs(OTHER_USERS, CAPABILITY_DROPS)
 def test_a_refused_change_of_user_is_an_error(directory: Path, homes: Path, temporary: Path) -> None:
     """A container without capabilities; no half-made home is left."""
     project = _owned(directory / "project", UID, GID)
@@ -197,7 +196,7 @@ def test_my_home_is_the_given_one_or_that_of_my_name(
     assert list(homes.iterdir()) == []
 
 
-@needs_root
+@needs_other_users
 def test_another_users_own_home_is_kept(directory: Path) -> None:
     """It belongs to the user that we are about to become."""
     home = _owned(directory / "home", UID, GID)
@@ -212,7 +211,7 @@ def test_a_home_that_is_not_one_of_ours_is_not_made(tmp_path: Path, homes: Path)
     assert list(homes.iterdir()) == []
 
 
-@needs_root
+@needs_other_users
 def test_becoming_the_owner_makes_nothing(directory: Path, homes: Path, temporary: Path) -> None:
     """A run that is refused afterwards leaves no trace; the home is only chosen."""
     project = _owned(directory / "project", UID, GID)
@@ -220,7 +219,7 @@ def test_becoming_the_owner_makes_nothing(directory: Path, homes: Path, temporar
     assert sorted(directory.rglob("*")) == [homes, project, temporary]
 
 
-@needs_root
+@needs_other_users
 @pytest.mark.parametrize("given", ["/root", "/", "/nonexistent", ""])
 @pytest.mark.parametrize("image", [True, False], ids=["in the image", "elsewhere"])
 def test_a_home_is_made_once(
@@ -260,7 +259,7 @@ def _dangling_symlink(directory: Path, lure: Path) -> None:
     directory.symlink_to(lure / "absent")
 
 
-@needs_root
+@needs_other_users
 @pytest.mark.parametrize(
     "trap",
     [_directory, _file, _own_file, _symlink, _dangling_symlink],
@@ -286,7 +285,7 @@ def test_a_directory_of_another_user_is_no_home(
     assert not trapped.is_dir() or list(trapped.iterdir()) == []
 
 
-@needs_root
+@needs_other_users
 def test_a_place_for_homes_that_cannot_be_written_is_none(
     directory: Path, homes: Path, temporary: Path
 ) -> None:
@@ -297,7 +296,7 @@ def test_a_place_for_homes_that_cannot_be_written_is_none(
     assert (home.parent, _owner(home)) == (temporary, (UID, GID, 0o700))
 
 
-@needs_root
+@needs_other_users
 def test_without_any_name_a_home_is_made_by_the_user_himself(directory: Path, homes: Path) -> None:
     """``docker run --user``: nobody was root, HOME is ``/``, and the image has a place for homes."""
     project = _owned(directory / "project", UID, GID)

@@ -18,7 +18,8 @@ from ralph_wrap.worktree.ignore import appended
 from ralph_wrap.worktree.ownership import WorktreeOwner
 from tests.support.cancelling import cancelled
 from tests.support.git_shim import have_git_register, shim_git
-from tests.support.mounts import mounted, needs_mounts
+from tests.support.mounts import mounted
+from tests.support.needs import needs_mounts
 from tests.support.repo import Repo, make_repo
 from tests.support.trees import ID, SESSION, WIP, located, make_tree
 from tests.support.wait import eventually

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.directory_listing import listing
-from tests.support.mounts import needs_mounts
+from tests.support.needs import needs_pid_namespaces
 from tests.support.orphans import Orphan, orphan, sweep
 from tests.support.pid1 import NAMESPACE
 from tests.support.sessions import PROGRAM, command, run
@@ -115,7 +115,7 @@ def test_a_session_touches_nothing_that_is_in_the_place_of_its_own_worktree(
             subprocess.run(("umount", left.worktree), check=True)
 
 
-@needs_mounts
+@needs_pid_namespaces
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_init_touches_nothing_at_its_start_that_is_in_the_place_of_a_worktree(
     repo: Repo, tmp_path: Path, kind: str

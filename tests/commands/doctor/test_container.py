@@ -10,6 +10,7 @@ import pytest
 
 from ralph_wrap.commands.doctor import container
 from ralph_wrap.interfaces import init
+from tests.support.needs import needs_other_users
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,8 +18,6 @@ from tests.commands.doctor.world import HOST, OWN, World
 
 # Python 3.12 warns of a fork beside threads, which the test runner has and the program has not.
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 UID, GID = 54321, 54322
 """A user without a passwd entry."""
@@ -112,7 +111,7 @@ def test_our_init_may_be_below_one_that_forwards(
     assert container.first_process(box.root, EXECUTED).verdict == verdict
 
 
-@needs_root
+@needs_other_users
 @pytest.mark.parametrize(("uid", "verdict"), [(0, "ok"), (UID, "FAIL")])
 def test_our_init_has_to_be_allowed_to_tell(box: World, uid: int, verdict: str) -> None:
     """Only root signals the processes of everybody."""

@@ -17,7 +17,8 @@ from ralph_wrap.state import project
 from ralph_wrap.system import files, process_tree
 from tests.commands.doctor.world import failing, verdict_of, with_environ
 from tests.support.directory_listing import listing
-from tests.support.mounts import needs_mounts, read_only
+from tests.support.mounts import read_only
+from tests.support.needs import needs_mounts
 from tests.support.repo import Repo
 
 # Python 3.12 warns of a fork beside threads, which the test runner has and the program has not.

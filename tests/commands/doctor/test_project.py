@@ -15,6 +15,7 @@ import pytest
 
 from ralph_wrap.commands.doctor import examine
 from tests.support.git_shim import old_git, path_without_git
+from tests.support.needs import CAPABILITY_DROPS, OTHER_USERS, needs, needs_other_users
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import command
 
@@ -24,8 +25,6 @@ from tests.commands.doctor.world import checked, failing, verdict_of, with_envir
 
 # Python 3.12 warns of a fork beside threads, which the test runner has and the program has not.
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 UID, GID = 54321, 54322
 """A user without a passwd entry."""
@@ -220,7 +219,7 @@ def test_the_owner_of_the_project_runs_this(repo: Repo, host: Path) -> None:
     assert verdict_of(examine(repo.path, os.environ, host), "owner") == ("ok", found)
 
 
-@needs_root
+@needs_other_users
 def test_root_becomes_the_owner(reachable: Path) -> None:
     """As a session does; all checks are the owner's, with a Python that the owner could not read."""
     path = _given(make_repo(reachable / "project"))
@@ -233,7 +232,7 @@ def test_root_becomes_the_owner(reachable: Path) -> None:
     assert {entry.lstat().st_uid for entry in path.rglob("*")} == {UID}
 
 
-@needs_root
+@needs(OTHER_USERS, CAPABILITY_DROPS)
 def test_root_that_cannot_become_the_owner(reachable: Path) -> None:
     """A container without capabilities."""
     path = _given(make_repo(reachable / "project"))
@@ -246,7 +245,7 @@ def test_root_that_cannot_become_the_owner(reachable: Path) -> None:
     assert f"docker run --user {UID}:{GID}" in fix
 
 
-@needs_root
+@needs_other_users
 def test_a_repository_of_another_user(reachable: Path) -> None:
     """Git refuses it, unless its configuration allows it."""
     path = make_repo(reachable / "project").path
@@ -267,7 +266,7 @@ def test_a_repository_of_another_user(reachable: Path) -> None:
     assert found["locks"][0] == "FAIL"
 
 
-@needs_root
+@needs_other_users
 def test_what_root_has_left_in_the_repository(reachable: Path) -> None:
     """A directory of branches that its owner cannot write."""
     repo = make_repo(reachable / "project")

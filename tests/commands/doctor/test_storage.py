@@ -9,7 +9,8 @@ import pytest
 
 from ralph_wrap.commands.doctor import examine, storage
 from tests.commands.doctor.world import World, checked, failing, verdict_of
-from tests.support.mounts import mounted, needs_mounts, read_only
+from tests.support.mounts import mounted, read_only
+from tests.support.needs import needs_mounts
 from tests.support.repo import Repo, make_repo
 
 # Python 3.12 warns of a fork beside threads, which the test runner has and the program has not.
@@ -51,12 +52,14 @@ def test_worktrees_on_another_file_system(repo: Repo, host: Path) -> None:
 @needs_mounts
 def test_a_project_that_goes_with_its_container(tmp_path: Path, host: Path, box: World) -> None:
     """A note in a container, nothing special elsewhere."""
-    for part in ("lower", "upper", "work"):
-        (tmp_path / part).mkdir()
-    layers = f"lowerdir={tmp_path}/lower,upperdir={tmp_path}/upper,workdir={tmp_path}/work"
-    with mounted(tmp_path / "merged", "-t", "overlay", "-o", layers, "none") as merged:
-        repo = make_repo(merged / "project")
-        verdicts = [examine(repo.path, os.environ, root) for root in (host, box.root)]
+    # Of the files of a container, which are an overlay themselves, no other one can be made.
+    with mounted(tmp_path / "layers", "-t", "tmpfs", "none") as top:
+        for part in ("lower", "upper", "work"):
+            (top / part).mkdir()
+        layers = f"lowerdir={top}/lower,upperdir={top}/upper,workdir={top}/work"
+        with mounted(tmp_path / "merged", "-t", "overlay", "-o", layers, "none") as merged:
+            repo = make_repo(merged / "project")
+            verdicts = [examine(repo.path, os.environ, root) for root in (host, box.root)]
     assert [verdict_of(found, "mounts")[0] for found in verdicts] == ["ok", "note"]
 
 

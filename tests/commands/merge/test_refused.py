@@ -20,7 +20,8 @@ from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import files
 from ralph_wrap.system.log import Log
 from tests.support.merging import AAAA, branch, files_of, land, left, replaced, state
-from tests.support.mounts import needs_mounts, read_only
+from tests.support.mounts import read_only
+from tests.support.needs import needs_mounts
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, command
 from tests.support.wait import eventually

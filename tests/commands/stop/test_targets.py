@@ -20,6 +20,7 @@ from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import find_project
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system.liveness import myself
+from tests.support.needs import INOTIFY_LIMITS, needs, needs_pid_namespaces
 from tests.support.processes import STUBBORN, status_of
 from tests.support.sessions import PROGRAM, Session, command, run
 from tests.support.wait import CAP, eventually, never, steady
@@ -36,8 +37,6 @@ SH = ("--", "sh", "-c")
 
 TRAP = "trap 'echo TERM > got; exit 3' TERM; echo ready; while :; do sleep 0.02; done"
 """An agent that leaves a file when it is asked to end."""
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs root")
 
 
 def _orphan(repo: Repo) -> str:
@@ -263,7 +262,7 @@ def test_ctrl_c_before_the_waiting(repo: Repo, log: Log, monkeypatch: pytest.Mon
 # From where
 
 
-@needs_root
+@needs_pid_namespaces
 def test_from_another_pid_namespace(repo: Repo) -> None:
     """Where no process has the session's pid."""
     apart = ("unshare", "--pid", "--fork", "--mount-proc")
@@ -298,7 +297,7 @@ main()
 """
 
 
-@needs_root
+@needs(INOTIFY_LIMITS)
 @pytest.mark.parametrize("seconds", [0.2, 30.0])
 def test_where_the_kernel_tells_nothing(repo: Repo, tmp_path: Path, seconds: float) -> None:
     """The session looks by itself; negative control: with the usual time, it does so later."""

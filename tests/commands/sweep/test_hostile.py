@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.directory_listing import listing
+from tests.support.needs import needs_other_users
 from tests.support.orphans import Orphan, orphan, sweep
 from tests.support.repo import make_repo
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from tests.support.repo import Repo
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 SOMEBODY, SOMEBODY_ELSE = 4321, 4322  # user ids
 
 
@@ -203,7 +203,7 @@ def given_away() -> Iterator[Callable[[str], Orphan]]:
         yield make
 
 
-@needs_root
+@needs_other_users
 def test_an_unreadable_record_of_another_user_is_not_touched(
     given_away: Callable[[str], Orphan],
 ) -> None:
@@ -215,7 +215,7 @@ def test_an_unreadable_record_of_another_user_is_not_touched(
     assert listing(left.repo.path / ".ralph") == before
 
 
-@needs_root
+@needs_other_users
 def test_an_unreadable_lock_of_another_user_is_not_touched(
     given_away: Callable[[str], Orphan],
 ) -> None:
@@ -227,7 +227,7 @@ def test_an_unreadable_lock_of_another_user_is_not_touched(
     assert listing(left.repo.path / ".ralph") == before
 
 
-@needs_root
+@needs_other_users
 def test_a_worktree_with_files_that_cannot_be_read_is_kept(given_away: Callable[[str], Orphan]) -> None:
     """A file that cannot be read cannot be saved."""
     left = given_away("work")

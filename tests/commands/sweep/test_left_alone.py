@@ -11,7 +11,8 @@ import pytest
 from tests.commands.sweep.project import state
 from tests.support.blocking_git import Gate
 from tests.support.directory_listing import listing
-from tests.support.mounts import mounted, needs_mounts
+from tests.support.mounts import mounted
+from tests.support.needs import needs_mounts
 from tests.support.orphans import orphan, orphans, sweep
 from tests.support.repo import Repo
 from tests.support.sessions import Session, run

@@ -21,7 +21,8 @@ from ralph_wrap.system.log import on_stderr
 from ralph_wrap.worktree.save import beside_gc
 from tests.commands.sweep.project import NESTED, state
 from tests.support.directory_listing import listing
-from tests.support.mounts import mounted, needs_mounts
+from tests.support.mounts import mounted
+from tests.support.needs import needs_mounts, needs_pid_namespaces
 from tests.support.orphans import Orphan, orphan, orphans, sweep
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, command, read_events
@@ -54,7 +55,7 @@ def test_a_branch_without_work_is_dropped_by_the_hint(repo: Repo, work: str) -> 
     assert left.branch not in repo.branches()
 
 
-@needs_mounts
+@needs_pid_namespaces
 def test_what_ran_on_the_host_is_left_to_the_host(repo: Repo) -> None:
     """From inside a container, a sweep cannot see what an agent has left running there."""
     if not liveness.is_of_host(liveness.pid_namespace()):

@@ -12,6 +12,7 @@ import pytest
 
 from tests.commands.worktree.answers import create, data, envelope_of
 from tests.support.git_shim import old_git, shim_git
+from tests.support.needs import needs_other_users
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, Result, command
 from tests.support.trees import on_disk, owners
@@ -336,7 +337,7 @@ def test_a_signal_during_the_checkout_leaves_nothing(
     assert (repo.branches(), repo.worktrees()) == (["main"], [])
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@needs_other_users
 def test_root_makes_nothing_of_its_own() -> None:
     """Everything belongs to the project's owner; tables that only root may read are loaded before."""
     with tempfile.TemporaryDirectory(dir="/tmp") as temporary:

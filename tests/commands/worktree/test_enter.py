@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.directory_listing import listing
+from tests.support.needs import program
 from tests.support.repo import Repo
 from tests.support.sessions import PROGRAM, Session
 from tests.support.wait import eventually
@@ -291,10 +292,7 @@ def test_an_agent_in_a_session_enters_beside_its_own_worktree(repo: Repo) -> Non
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[dict[str, str]]:
     """Yield the environment of a tmux server of this test, which ends with it."""
-    if shutil.which("tmux") is None:
-        if os.environ.get("CI"):
-            pytest.fail("tmux is not installed")
-        pytest.skip("tmux is not installed")
+    program("tmux", "tmux").check()
     (tmp_path / "tmux").mkdir()
     environ = {"TMUX_TMPDIR": str(tmp_path / "tmux"), "TMUX": "", "TERM": "xterm"}
     yield environ

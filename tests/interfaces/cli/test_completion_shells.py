@@ -6,7 +6,6 @@ import os
 import pty
 import select
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,18 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.histories import record
+from tests.support.needs import needs, program
 from tests.support.sessions import PROGRAM
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from tests.support.repo import Repo
-
-
-def needs(shell: str) -> pytest.MarkDecorator:
-    """Skip a test without the shell; ``.ci/run`` installs it."""
-    return pytest.mark.skipif(
-        shutil.which(shell) is None and "CI" not in os.environ, reason=f"{shell} is not installed"
-    )
 
 
 @pytest.fixture
@@ -48,7 +41,7 @@ def _install(repo: Repo, shell: str, env: dict[str, str]) -> None:
     subprocess.run((shell, "-c", line), cwd=repo.path, env=env, capture_output=True, check=True)
 
 
-@needs("fish")
+@needs(program("fish", "fish"))
 def test_fish(repo: Repo, env: dict[str, str]) -> None:
     """An id with its title, and a title from its first letter on."""
     _install(repo, "fish", env)
@@ -68,7 +61,7 @@ PS1='ready '
 """Has zsh print its line for Ctrl-T."""
 
 
-@needs("zsh")
+@needs(program("zsh", "zsh"))
 @pytest.mark.parametrize(("typed", "completed"), [("a", "a3f2"), ("Fix", r"Fix\ the\ login\ page")])
 def test_zsh(repo: Repo, env: dict[str, str], typed: str, completed: str) -> None:
     """A shell that has just started loads the script at the first Tab, and completes at the next one."""

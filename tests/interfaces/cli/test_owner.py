@@ -16,6 +16,7 @@ import pytest
 
 from tests.interfaces.web.serving import Served
 from tests.support.agent_script import PROMISE, TRUSTED, result_line
+from tests.support.needs import needs_other_users
 from tests.support.orphans import orphan
 from tests.support.submodules import make_project
 from tests.support.trees import owners
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tests.support.submodules import Project
 
 pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user"),
+    needs_other_users,
     pytest.mark.usefixtures("ended"),
 ]
 

@@ -17,6 +17,8 @@ import pytest
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.fleet.hosts import check_hosts
 from tests.support.agent_script import PROMISE, TRUSTED, result_line
+from tests.support.git_servers import SSH_SERVER, SSHD
+from tests.support.needs import needs
 from tests.support.sessions import command, start
 from tests.support.wait import CAP, eventually
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
     from tests.interfaces.fleet.runs import FleetRun
 
-SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 SERVER = """\
 Port {port}
 ListenAddress 127.0.0.1
@@ -51,9 +52,6 @@ Host absent
 COMMIT = "echo work >> made; git add made; git commit -qm one"
 
 
-has_sshd = pytest.mark.skipif(not Path(SSHD).exists(), reason="sshd is not installed")
-
-
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[dict[str, str]]:
     """Return an environment whose ssh reaches the machines *one* and *two*, and not *absent*."""
@@ -73,6 +71,7 @@ def hosts(tmp_path: Path) -> Iterator[dict[str, str]]:
     ssh = directory / "bin/ssh"
     ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {directory}/config "$@"\n')
     ssh.chmod(0o755)
+    assert SSHD is not None
     with subprocess.Popen([SSHD, "-D", "-e", "-f", config], stderr=subprocess.DEVNULL) as server:
 
         def listens() -> bool:
@@ -95,7 +94,7 @@ def started(
     return start("fleet", "run", *arguments, cwd=run.repo.path, env=hosts)  # type: ignore[return-value]
 
 
-@has_sshd
+@needs(SSH_SERVER)
 @pytest.mark.slow
 def test_indexes_run_on_machines(fleet_run: FleetRun, hosts: dict[str, str]) -> None:
     """Each is done once, a machine that cannot be reached costs nothing, and the clones go after that."""
@@ -111,7 +110,7 @@ def test_indexes_run_on_machines(fleet_run: FleetRun, hosts: dict[str, str]) -> 
     assert len(branches) == 3
 
 
-@has_sshd
+@needs(SSH_SERVER)
 @pytest.mark.slow
 def test_ctrl_c_saves_what_machines_do(fleet_run: FleetRun, hosts: dict[str, str]) -> None:
     """The end of the connection is SIGTERM for the worker; ``resume`` goes on with the same session."""
@@ -131,7 +130,7 @@ def test_ctrl_c_saves_what_machines_do(fleet_run: FleetRun, hosts: dict[str, str
     assert fleet_run.remote.show(f"{saved.removesuffix('-wip')}:made") == b"work\n"
 
 
-@has_sshd
+@needs(SSH_SERVER)
 @pytest.mark.slow
 def test_a_machine_keeps_work_that_the_remote_lacks(fleet_run: FleetRun, hosts: dict[str, str]) -> None:
     """No push brings a repository inside of the worktree: its clone stays, and the user reads where."""
@@ -146,7 +145,7 @@ def test_a_machine_keeps_work_that_the_remote_lacks(fleet_run: FleetRun, hosts: 
     assert b"index 0 has ended on one" in stderr
 
 
-@has_sshd
+@needs(SSH_SERVER)
 @pytest.mark.slow
 def test_a_limit_on_the_cost_ends_the_sessions_of_machines(
     fleet_run: FleetRun, hosts: dict[str, str]
@@ -174,7 +173,7 @@ def test_a_limit_on_the_cost_ends_the_sessions_of_machines(
     assert fleet_run.refs("refs/ralph/claims/").keys() == before.keys()
 
 
-@has_sshd
+@needs(SSH_SERVER)
 @pytest.mark.slow
 def test_a_remote_that_does_not_answer_is_no_success(fleet_run: FleetRun, hosts: dict[str, str]) -> None:
     """All workers have ended, and only the remote knows whether their indexes are done or stopped."""
@@ -185,7 +184,7 @@ def test_a_remote_that_does_not_answer_is_no_success(fleet_run: FleetRun, hosts:
     assert (process.returncode, b"before they were done is unknown" in stderr) == (1, True), stderr
 
 
-@has_sshd
+@needs(SSH_SERVER)
 @pytest.mark.slow
 def test_the_grace_of_a_machine_ends_a_worker_that_cannot_push(
     fleet_run: FleetRun, hosts: dict[str, str]

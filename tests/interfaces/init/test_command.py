@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.needs import needs_pid_namespaces
 from tests.support.pid1 import NAMESPACE, PROMPT, Container, children, heard_by, listener
 from tests.support.sessions import PROGRAM, command
 from tests.support.terminal import CTRL_C, CTRL_Z, Terminal, shell
 from tests.support.wait import eventually, never
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs root")
-
 
 # -- the command --
 
@@ -40,7 +38,7 @@ def test_status_of_the_command(project: Path, words: tuple[str, ...], status: in
     assert command("init", *words, cwd=project).status == status
 
 
-@needs_root
+@needs_pid_namespaces
 @pytest.mark.parametrize("name", ["HUP", "USR1", "USR2", "WINCH", "CONT", "TERM", "INT", "QUIT"])
 def test_signals_are_passed_on(project: Path, name: str) -> None:
     """To the command, as they are."""
@@ -71,7 +69,7 @@ def test_the_command_starts_as_any_program_does(project: Path) -> None:
     assert shown.splitlines()[1] == "True ['0', '1', '2']"
 
 
-@needs_root
+@needs_pid_namespaces
 def test_the_end_of_the_command_ends_the_sessions(project: Path) -> None:
     """They get SIGTERM, init waits for them, and the status stays the command's."""
     words = ("sh", "-c", "until [ -e go ]; do sleep 0.01; done; exit 7")
@@ -81,7 +79,7 @@ def test_the_end_of_the_command_ends_the_sessions(project: Path) -> None:
         assert (container.wait(), container.heard("session")) == (7, ["SIGTERM"])
 
 
-@needs_root
+@needs_pid_namespaces
 def test_term_reaches_sessions_beside_the_command(project: Path) -> None:
     """Both have it, the command once."""
     with Container(project, "--stop-timeout=60s", *listener(project, "command", 2)) as container:
@@ -94,7 +92,7 @@ def test_term_reaches_sessions_beside_the_command(project: Path) -> None:
         assert (container.wait(), container.heard("session")) == (0, ["SIGTERM"])
 
 
-@needs_root
+@needs_pid_namespaces
 def test_a_command_that_holds_out_is_killed(project: Path) -> None:
     """And the status says so."""
     with Container(project, "--stop-timeout=0.5s", *listener(project, "command", 0)) as container:
@@ -103,7 +101,7 @@ def test_a_command_that_holds_out_is_killed(project: Path) -> None:
         assert container.wait() == 128 + signal.SIGKILL
 
 
-@needs_root
+@needs_pid_namespaces
 def test_ctrl_c_reaches_the_command_once(project: Path) -> None:
     """It owns the terminal of ``docker run -it``."""
     words = (*NAMESPACE, PROGRAM, "init", "--", *listener(project, "command", 2))
@@ -116,7 +114,7 @@ def test_ctrl_c_reaches_the_command_once(project: Path) -> None:
         assert terminal.finish() == 0
 
 
-@needs_root
+@needs_pid_namespaces
 def test_ctrl_z_does_not_lose_the_command(project: Path) -> None:
     """There is no shell above that could continue it."""
     words = (*NAMESPACE, PROGRAM, "init", "--", "sh", "-c", "echo ready; read line; echo got $line")
@@ -128,7 +126,7 @@ def test_ctrl_z_does_not_lose_the_command(project: Path) -> None:
         assert terminal.finish() == 0
 
 
-@needs_root
+@needs_pid_namespaces
 def test_job_control_in_a_shell(project: Path) -> None:
     """A shell as the command stops and continues its own jobs."""
     with Terminal(*NAMESPACE, PROGRAM, "init", "--", *shell("here> "), cwd=project) as terminal:
@@ -144,7 +142,7 @@ def test_job_control_in_a_shell(project: Path) -> None:
         assert terminal.finish() == 3
 
 
-@needs_root
+@needs_pid_namespaces
 def test_a_shell_on_the_terminal_ends_at_once(project: Path) -> None:
     """Interactive shells ignore TERM, which ``docker stop`` sends."""
     with Terminal(*NAMESPACE, PROGRAM, "init", "--", *shell("here> "), cwd=project) as terminal:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.needs import DEVICES, needs, needs_pid_namespaces, program
 from tests.support.pid1 import PROMPT, Container, listener
 from tests.support.sessions import PROGRAM
 from tests.support.wait import eventually
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs root")
-
+TINI = program("tini", "tini")
+DOCKER_INIT = program("docker-init", "docker.io", "REQUIRE_DOCKER")
 
 # -- where it must hold back --
 
@@ -32,8 +33,14 @@ ELSEWHERE = {
 }
 
 
-@needs_root
-@pytest.mark.parametrize("under", ELSEWHERE.values(), ids=ELSEWHERE)
+@needs_pid_namespaces
+@pytest.mark.parametrize(
+    "under",
+    [
+        pytest.param(under, id=name, marks=[needs(TINI)] * (under[0] == "tini"))
+        for name, under in ELSEWHERE.items()
+    ],
+)
 def test_no_broadcast_elsewhere(project: Path, under: tuple[str, ...]) -> None:
     """If it is not the init of the container, it signals neither strangers nor sessions without a record."""
     with Container(project, "--stop-timeout=1s", *listener(project, "own"), under=under) as container:
@@ -47,7 +54,7 @@ def test_no_broadcast_elsewhere(project: Path, under: tuple[str, ...]) -> None:
         assert container.log[0].startswith("not the init of a container")
 
 
-@needs_root
+@needs_pid_namespaces
 def test_no_broadcast_into_another_namespace(project: Path) -> None:
     """A ``/proc`` that shows the host's processes shows numbers that mean others here."""
     log = project / "log"
@@ -59,8 +66,11 @@ def test_no_broadcast_into_another_namespace(project: Path) -> None:
             outer.kill()
 
 
-@needs_root
-@pytest.mark.parametrize("small_init", ["tini", "docker-init"])
+@needs_pid_namespaces
+@pytest.mark.parametrize(
+    "small_init",
+    [pytest.param("tini", marks=needs(TINI)), pytest.param("docker-init", marks=needs(DOCKER_INIT))],
+)
 def test_behind_a_small_init(project: Path, small_init: str) -> None:
     """As its direct child (``docker run --init``) it is the init all the same, and leaves that one alone."""
     with Container(project, under=(small_init, "--")) as container:
@@ -74,7 +84,7 @@ def test_behind_a_small_init(project: Path, small_init: str) -> None:
         assert not [line for line in container.log if "docker-init" in line or "tini" in line]
 
 
-@needs_root
+@needs_pid_namespaces
 @pytest.mark.parametrize(
     ("record", "signalled"),
     [
@@ -106,7 +116,7 @@ def test_a_record_names_a_session(project: Path, record: dict[str, Any], signall
         assert not [line for line in container.log if "etc" in line]
 
 
-@needs_root
+@needs_pid_namespaces
 def test_a_record_names_no_process_without_the_lock_of_its_session(project: Path) -> None:
     """An agent can write the pid of any process of the user into a record, but not take a lock for it."""
     with Container(project, "--stop-timeout=1s", under=ELSEWHERE["under a shell"]) as container:
@@ -117,7 +127,7 @@ def test_a_record_names_no_process_without_the_lock_of_its_session(project: Path
         assert container.heard("session") == []
 
 
-@needs_root
+@needs_pid_namespaces
 def test_a_record_without_the_lock_hides_no_process_from_the_end(inside: Container) -> None:
     """Its children get SIGTERM: the process that it names is no session, which would end them itself."""
     inside.listen("shell", 2, "child=server", "record={}", "unlocked=1")
@@ -153,8 +163,14 @@ BAD: dict[str, Callable[[Path], object]] = {
 }
 
 
-@needs_root
-@pytest.mark.parametrize("make", BAD.values(), ids=BAD)
+@needs_pid_namespaces
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(make, id=name, marks=[needs(DEVICES)] * (name == "a device"))
+        for name, make in BAD.items()
+    ],
+)
 def test_bad_records(inside: Container, make: Callable[[Path], object]) -> None:
     """They neither hold up nor end PID 1, nor hide a good one."""
     agents = inside.project / ".ralph" / "run" / "agents"
@@ -170,7 +186,7 @@ def test_bad_records(inside: Container, make: Callable[[Path], object]) -> None:
     assert not [line for line in inside.log if "error" in line]
 
 
-@needs_root
+@needs_pid_namespaces
 def test_records_by_the_thousand(inside: Container) -> None:
     """A project full of large ones does not keep PID 1 from telling."""
     agents = inside.project / ".ralph" / "run" / "agents"
@@ -187,7 +203,7 @@ def test_records_by_the_thousand(inside: Container) -> None:
     assert inside.wait() == 0
 
 
-@needs_root
+@needs_pid_namespaces
 def test_a_record_that_names_the_init_hides_no_process(project: Path) -> None:
     """A process below PID 1 is not below a session, whatever a record says."""
     words = ("sh", "-c", f"{' '.join(listener(project, 'server'))} & wait")

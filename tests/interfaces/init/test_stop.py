@@ -10,17 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.needs import PID_NAMESPACES, PROGRAM_FOR_OTHERS, needs, needs_pid_namespaces
 from tests.support.pid1 import Container, heard_by
 from tests.support.processes import status_of
 from tests.support.wait import eventually, never
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs root")
-
-
 # -- which processes get SIGTERM --
 
 
-@needs_root
+@needs_pid_namespaces
 @pytest.mark.parametrize(
     "more", [(), ('record={"session": "20260102T030405Z-abcd"}',)], ids=["", "registered"]
 )
@@ -63,7 +61,7 @@ signal.pidfd_send_signal = send_and_wait
 """
 
 
-@needs_root
+@needs_pid_namespaces
 def test_a_process_that_ends_at_once_has_got_term(project: Path, tmp_path: Path) -> None:
     """Also if it has ended before the CONT that comes with TERM."""
     (tmp_path / "sitecustomize.py").write_text(_OBEYED_AT_ONCE)
@@ -75,7 +73,7 @@ def test_a_process_that_ends_at_once_has_got_term(project: Path, tmp_path: Path)
         assert [line.split(":")[0] for line in container.log] == ["SIGTERM", "asked to end", "finished"]
 
 
-@needs_root
+@needs_pid_namespaces
 @pytest.mark.parametrize(
     ("more", "program"),
     [(("record={}",), "listener"), ((), "ralph-wrap")],
@@ -93,7 +91,7 @@ def test_what_a_session_has_started_gets_no_term(
     assert (inside.wait(), heard_by(inside.project, "git")) == (0, [])
 
 
-@needs_root
+@needs_pid_namespaces
 def test_what_other_processes_have_started_gets_term(inside: Container) -> None:
     """Only sessions end what is below them; so the test above can fail."""
     inside.listen("server", 2, "child=worker")  # which kills it at its own end
@@ -103,7 +101,7 @@ def test_what_other_processes_have_started_gets_term(inside: Container) -> None:
     assert inside.wait() == 0
 
 
-@needs_root
+@needs_pid_namespaces
 def test_what_a_killed_session_leaves_gets_term(project: Path) -> None:
     """No other process is there to end it."""
     with Container(project, "--stop-timeout=60s") as container:
@@ -115,7 +113,7 @@ def test_what_a_killed_session_leaves_gets_term(project: Path) -> None:
         eventually(lambda: container.heard("git"), "its child to get SIGTERM")
 
 
-@needs_root
+@needs_pid_namespaces
 def test_a_late_process_gets_term(project: Path) -> None:
     """Although no process has ended in the meantime."""
     with Container(project, "--stop-timeout=60s") as container:
@@ -128,7 +126,7 @@ def test_a_late_process_gets_term(project: Path) -> None:
         assert container.heard("slow") == ["SIGTERM"]
 
 
-@needs_root
+@needs_pid_namespaces
 def test_a_stopped_process_is_woken(inside: Container) -> None:
     """A session that was suspended (Ctrl-Z) would not see TERM, nor save."""
     suspended = inside.listen("suspended")
@@ -140,7 +138,7 @@ def test_a_stopped_process_is_woken(inside: Container) -> None:
     assert inside.wait() == 0
 
 
-@needs_root
+@needs_pid_namespaces
 def test_a_process_that_ignores_term_is_hung_up(inside: Container) -> None:
     """So a shell of ``docker exec -it`` that is still open does not hold up the end."""
     inside.listen("shell", 1, "deaf=1")
@@ -148,7 +146,7 @@ def test_a_process_that_ignores_term_is_hung_up(inside: Container) -> None:
     assert (inside.wait(), inside.heard("shell")) == (0, ["SIGHUP"])
 
 
-@needs_root
+@needs(PID_NAMESPACES, PROGRAM_FOR_OTHERS)
 def test_a_process_that_it_may_not_signal(project: Path) -> None:
     """The init of a user logs that it may not signal a session of root, and waits as long as it can."""
     under = ("setpriv", "--reuid=1000", "--regid=1000", "--clear-groups")
@@ -164,7 +162,7 @@ def test_a_process_that_it_may_not_signal(project: Path) -> None:
 # -- for how long --
 
 
-@needs_root
+@needs_pid_namespaces
 def test_hold_outs_get_a_second_term(project: Path) -> None:
     """After a part of the time: to a session it means that there is none left for the agent."""
     with Container(project, "--stop-timeout=2s") as container:
@@ -176,7 +174,7 @@ def test_hold_outs_get_a_second_term(project: Path) -> None:
         assert time.monotonic() - begun > 0.7
 
 
-@needs_root
+@needs_pid_namespaces
 def test_a_second_signal_is_passed_on(project: Path) -> None:
     """A user in a hurry need not wait for that part."""
     with Container(project, "--stop-timeout=60s") as container:
@@ -188,7 +186,7 @@ def test_a_second_signal_is_passed_on(project: Path) -> None:
         assert (container.wait(), container.heard("session")) == (0, ["SIGTERM", "SIGTERM"])
 
 
-@needs_root
+@needs_pid_namespaces
 def test_it_gives_up(project: Path) -> None:
     """It ends before docker kills it, and names the processes that did not."""
     with Container(project, "--stop-timeout=1s") as container:

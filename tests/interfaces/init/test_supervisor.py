@@ -13,18 +13,16 @@ import pytest
 
 from ralph_wrap.interfaces import init
 from ralph_wrap.interfaces.init.processes import is_deletion
+from tests.support.needs import needs_pid_namespaces
 from tests.support.pid1 import NAMESPACE, Container, children, zombies
 from tests.support.processes import running
 from tests.support.sessions import command
 from tests.support.wait import CAP, eventually, never
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs root")
-
-
 # -- children --
 
 
-@needs_root
+@needs_pid_namespaces
 def test_zombies_are_reaped(inside: Container, tmp_path: Path) -> None:
     """Orphans of an exec'd process, without a parent that waits, are gone when they have ended."""
     end = tmp_path / "end"
@@ -35,7 +33,7 @@ def test_zombies_are_reaped(inside: Container, tmp_path: Path) -> None:
     eventually(lambda: not children(inside.pid), "them to be reaped")
 
 
-@needs_root
+@needs_pid_namespaces
 def test_zombies_stay_without_it(project: Path) -> None:
     """Under a PID 1 that does not wait, the same leaves eight; so the test above can fail."""
     sleeper = ("sh", "-c", "exec sleep 600")
@@ -50,7 +48,7 @@ def test_zombies_stay_without_it(project: Path) -> None:
             outer.kill()
 
 
-@needs_root
+@needs_pid_namespaces
 def test_it_is_small(inside: Container) -> None:
     """Less than 12 MB when idle (proportional set size; ``proc(5)``: smaps_rollup)."""
     rows = Path(f"/proc/{inside.pid}/smaps_rollup").read_text()
@@ -59,7 +57,7 @@ def test_it_is_small(inside: Container) -> None:
     assert int(found[1]) < 12_000
 
 
-@needs_root
+@needs_pid_namespaces
 def test_one_sweep_at_a_time(project: Path) -> None:
     """HUP during a sweep starts one more after it, however often it came."""
     with Container(project) as container:
@@ -74,14 +72,14 @@ def test_one_sweep_at_a_time(project: Path) -> None:
         never(lambda: children(container.pid), "a third sweep")
 
 
-@needs_root
+@needs_pid_namespaces
 def test_hup_sweeps_again(inside: Container) -> None:
     """Also long after the first one."""
     inside.send(signal.SIGHUP)
     eventually(inside.sweeps, "another sweep")
 
 
-@needs_root
+@needs_pid_namespaces
 def test_a_failing_sweep_is_logged(project: Path) -> None:
     """And nothing else comes of it."""
     with Container(project, env={"RALPH_WRAP_PROJECT": "/does/not/exist"}) as container:
@@ -144,7 +142,7 @@ while not os.path.exists(f"{name}.go"):
 """
 
 
-@needs_root
+@needs_pid_namespaces
 def test_a_deletion_has_the_rest_of_the_time(project: Path) -> None:
     """It gets no signal, and PID 1 ends when it has ended."""
     program = project / "delete_tree.py"
@@ -164,7 +162,7 @@ def test_a_deletion_has_the_rest_of_the_time(project: Path) -> None:
         assert "(deletes a removed worktree), after " in container.log[-1]
 
 
-@needs_root
+@needs_pid_namespaces
 def test_the_next_start_logs_a_deletion_that_was_not_done_in_time(project: Path, home: Path) -> None:
     """Which goes on with it."""
     removed = project / ".ralph/run/trash" / LEFT

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
+from tests.support.needs import skip_or_fail
 from tests.support.wait import CAP
 
 if TYPE_CHECKING:
@@ -36,10 +37,7 @@ _QUIET = (
 def chromium() -> Iterator[Browser]:
     """Return Chromium; without it the test is skipped, unless it has to be there."""
     if not CHROMIUM:
-        reason = "no Chromium is installed: apt-get install chromium"
-        if os.environ.get("REQUIRE_BROWSER") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        skip_or_fail("no Chromium is installed: apt-get install chromium", "REQUIRE_BROWSER")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_QUIET)
         yield browser

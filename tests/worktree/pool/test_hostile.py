@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.mounts import mounted, needs_mounts
+from tests.support.mounts import mounted
+from tests.support.needs import needs_mounts
 from tests.support.repo import make_repo
 from tests.support.sessions import command
 from tests.support.wait import CAP, eventually

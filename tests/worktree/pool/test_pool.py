@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.needs import needs_pid_namespaces
 from tests.support.pid1 import Container
 from tests.support.sessions import PROGRAM, command
 from tests.support.wait import eventually
@@ -105,7 +105,7 @@ def test_it_is_filled_again_after_a_session(project: Repo, tmp_path: Path) -> No
     assert after != before
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs root")
+@needs_pid_namespaces
 def test_it_is_filled_at_the_start_of_a_container(project: Repo) -> None:
     """PID 1 has it done with its sweep, and reaps it."""
     configure(project, "pool = 2")

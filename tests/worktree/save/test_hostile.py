@@ -17,7 +17,7 @@ import pytest
 from ralph_wrap.errors import IsolationError
 from ralph_wrap.state.ids import agent_ids_in
 from ralph_wrap.worktree.save import commits, whole
-from tests.support.mounts import needs_mounts
+from tests.support.needs import needs_other_users
 from tests.support.repo import make_repo
 from tests.support.sessions import PROGRAM, run
 from tests.support.trees import ID, SESSION, WIP, Tree, in_git, make_tree, on_disk
@@ -351,7 +351,7 @@ def test_children_from_before_the_session_are_left_alone(
         os.close(held)
 
 
-@needs_mounts
+@needs_other_users
 def test_a_project_of_another_user_with_a_directory_of_root(repo: Repo, script: Callable[[str], str]) -> None:
     """The owner of the repository counts, not of the directory that a user stands in."""
     repo.write("sub/file", "x\n")

@@ -18,13 +18,11 @@ from ralph_wrap.system import process_table
 from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.worktree.save import beside_gc
 from ralph_wrap.worktree.save.sync import stamps_of_gc
+from tests.support.needs import needs_pid_namespaces
 from tests.support.repo import Repo
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes namespaces")
 
 
 def _waiting(*words: str) -> tuple[str, ...]:
@@ -116,7 +114,7 @@ def test_a_gc_shows_even_if_it_writes_no_pack(repo: Repo) -> None:
     assert stamps_of_gc(repo.path / ".git") != before
 
 
-@needs_root
+@needs_pid_namespaces
 def test_a_gc_in_a_pid_namespace_of_its_own_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lock has a pid that no process has here."""
     start_time = process_table.start_time
