@@ -22,6 +22,7 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.index import GITLINK, write_tree
+from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.state.project import RUN, registries, repository_of
 from ralph_wrap.state.registry import Registry
@@ -99,6 +100,7 @@ def apply(
     Raises:
         NotFoundError: the branch has no saved work.
         ConflictError: files would be overwritten, or conflict; nothing has changed.
+        UntrustedError: a filter that the user has not approved applies to a file.
         TamperedError: an object holds something else than its name says.
         RalphError: the trial or the write failed; nothing has changed.
 
@@ -119,6 +121,7 @@ def apply(
             head = resolve_commit(checkout.git, "HEAD")
             if head is None:
                 raise ConflictError(f"{top} has no commit yet", "git commit --allow-empty -m start")
+            require_same_files(git, repository, head, branch.saved)
             with temporary.opened(git, repository, home, head, whole=False) as opened:
                 changes = _changes(opened, branch, head, top)
                 written, unchanged = _write(checkout, opened, head, changes[0], changes[1])

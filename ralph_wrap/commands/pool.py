@@ -15,6 +15,7 @@ import os
 
 from ralph_wrap.errors import GitError, IsolationError, NotARepositoryError, RalphError, RefusedError
 from ralph_wrap.git import resolve_commit, run_git
+from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.state.project import POOL, RUN
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
@@ -150,6 +151,7 @@ class ProjectPool(NamedTuple):
         if sparse.stdout == b"true\n":
             raise IsolationError("the checkout is sparse, and a warm worktree holds all files", "pool = 0")
         if commit := resolve_commit(self.project.git, "HEAD"):
+            require_same_files(self.project.git, self.repository, commit)
             return commit
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ralph_wrap.errors import UntrustedError
 from ralph_wrap.git import decode
-from ralph_wrap.git.safe.common_dir import SafeCommonDirs, configuration, is_harmless
+from ralph_wrap.git.safe.common_dir import SafeCommonDirs, configuration, harmless
 from ralph_wrap.git.safe.config_keys import pattern_of
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.log import one_line
@@ -76,7 +76,8 @@ def entries_to_approve(repository: Repository) -> list[ConfigEntry]:
 
 def _obeyed(common_dir: Path) -> list[ConfigEntry]:
     entries = configuration(common_dir)
-    return [entry for entry in entries if pattern_of(entry.key) in _USED and not is_harmless(entry)]
+    without_approval = harmless(entries)
+    return [entry for entry in entries if pattern_of(entry.key) in _USED and entry not in without_approval]
 
 
 def lines_of(entries: list[ConfigEntry]) -> dict[str, list[str | None]]:

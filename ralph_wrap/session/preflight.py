@@ -22,6 +22,7 @@ from ralph_wrap.git import (
     run_git,
 )
 from ralph_wrap.git.repository import require_new
+from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.state.ids import agent_ids_in
 from ralph_wrap.state.project import CLONES, WORKTREES, is_writable
 from ralph_wrap.system import deferred, privileges
@@ -88,7 +89,7 @@ def look_first(settings: Settings, project: Project) -> Preflight:
         UsageError: a setting does not fit the repository, for example base, branch or remote.
         AgentError: the agent's command cannot be run.
         SandboxError: the sandbox that the settings want is not possible.
-        UntrustedError: the repository belongs to another user.
+        UntrustedError: the repository belongs to another user, or names a filter without approval.
         DamagedRepositoryError: git cannot use the repository.
 
     """
@@ -135,8 +136,24 @@ def _look(settings: Settings, project: Project) -> Preflight:
         require_new(project.repository.checkout(project.git))
     layout = EVERYTHING
     if settings.isolation is not Isolation.OFF and base is not None:
+        _require_same_files(settings, project, project.repository, base)
         layout = _planned_layout(settings, project, project.repository, base)
     return Preflight(base, committer(project), layout, hidden)
+
+
+def _require_same_files(settings: Settings, project: Project, repository: Repository, base: str) -> None:
+    """Check that the agent's git and ours see the same files in the worktree.
+
+    Raises:
+        UntrustedError: a filter that the user has not approved applies to a file.
+        GitError: it cannot be found out.
+
+    """
+    commits = [base]
+    if settings.resumes:  # its saved work is put into the worktree
+        saved = f"refs/heads/ralph/{settings.resumes.rpartition('-')[2]}-wip"
+        commits += list_refs(project.git, saved).values()
+    require_same_files(project.git, repository, *commits)
 
 
 def _check_clone(settings: Settings, repository: Repository) -> None:

@@ -55,8 +55,16 @@ COMMANDS: Mapping[str, Callable[[Repo, Mapping[str, str]], Result]] = {
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_program_of_the_repository_runs(repo: Repo, proof: Path, name: str) -> None:
-    """Filters and merge drivers by an include and info/attributes: rows 2 and 3 of the attacks."""
+    """Filters by an include and info/attributes, row 2 of the attacks: the command refuses its work."""
     ended = COMMANDS[name](repo, {})
+    assert (ended.status != 0, proof.exists()) == (True, False), ended.stderr
+    assert "applies to .gitignore, file.txt" in ended.stderr + ended.stdout.decode()
+
+
+def test_no_merge_driver_of_the_repository_runs(repo: Repo, proof: Path) -> None:
+    """Row 3 of the attacks: git merges the file as text."""
+    (repo.path / ".git/info/attributes").write_text("* merge=evil\n")
+    ended = COMMANDS["merge"](repo, {})
     assert (ended.status, proof.exists()) == (0, False), ended.stderr
 
 
@@ -68,20 +76,22 @@ def test_the_attack_succeeds_without_the_defence(repo: Repo, proof: Path, name: 
 
 
 def test_work_is_saved_without_a_filter_that_the_repository_requires(repo: Repo, proof: Path) -> None:
-    """With ``filter.evil.required`` in effect, git would add nothing, and the worktree would be kept."""
-    ended = COMMANDS["run"](repo, {})
+    """The agent puts it there; with it in effect, git would add nothing, and the worktree would be kept."""
+    (repo.path / ".git/info/attributes").unlink()
+    attack = f"echo new > saved; echo '* filter=evil' > {repo.path}/.git/info/attributes"
+    ended = run(repo.path, "-n", "1", "--", "sh", "-c", attack)
     assert (ended.report["kept"], proof.exists()) == (None, False)
     assert repo.git("show", f"{ended.report['saved']}:saved") == "new"
 
 
 def test_the_configuration_of_one_worktree_runs_nothing(repo: Repo, proof: Path) -> None:
-    """An agent writes config.worktree of the main checkout; harmless keys in it count."""
+    """An agent writes config.worktree of the main checkout; the merge would see other files, and refuses."""
     included = repo.path / ".git/more"
     config = repo.path / ".git/config"
     config.write_text(config.read_text().replace("[include]", "[extensions]\n\tworktreeConfig = true\n[x]"))
     included.rename(repo.path / ".git/config.worktree")
-    assert command("merge", "aaaa", cwd=repo.path).status == 0
-    assert not proof.exists()
+    ended = command("merge", "aaaa", cwd=repo.path)
+    assert (ended.status, proof.exists()) == (6, False), ended.stderr
     repo.git("status")
     repo.path.joinpath("file.txt").touch()
     repo.git("add", "--renormalize", ".")

@@ -106,24 +106,14 @@ def test_large_files_of_the_main_checkouts_submodule_are_there(tmp_path: Path) -
     assert (ended.stdout, ended.report["kept"]) == (b"large", None)
 
 
-def test_a_program_that_is_missing_is_a_fallback(repo: Repo) -> None:
-    """A required filter that is missing makes every checkout fail: the message has git's own words."""
+def test_a_program_that_is_missing_is_an_error(repo: Repo) -> None:
+    """A required filter that is missing makes every checkout fail; no agent then works in the project."""
     repo.write(".gitattributes", "*.bin filter=lfs\n")
     repo.write("large.bin", _pointer(b"x"))
     repo.commit("large")
     _filters(repo, "/nowhere/git-lfs")
     ended = run(repo.path, *SH, "pwd")
-    assert ended.stdout.decode().strip() == str(repo.path)
-    (printed,) = [event for event in ended.warnings if event["event"] == "isolation.fell_back"]
-    assert "no worktree could be made" in printed["message"]
-    assert (repo.worktrees(), repo.branches()) == ([], ["main"])
-
-
-def test_without_the_filters_pointers_are_files(repo: Repo) -> None:
-    """Where git-lfs was never set up, they are checked out and saved like any other."""
-    repo.write(".gitattributes", "*.bin filter=lfs\n")
-    repo.write("large.bin", _pointer(b"x"))
-    repo.commit("large")
-    ended = run(repo.path, *SH, "cat large.bin; echo > new")
-    assert ended.stdout == _pointer(b"x")
-    assert repo.git("diff", "--name-only", "main", _wip(repo)) == "new"
+    assert (ended.status, ended.stdout) == (125, b"")
+    said = "the filter lfs of large.bin needs /nowhere/git-lfs, which is not installed"
+    assert said in ended.warnings[-1]["message"]
+    assert ended.warnings[-1]["hint"].startswith("install /nowhere/git-lfs; what names it: git config ")

@@ -23,6 +23,7 @@ from ralph_wrap.errors import (
     NotARepositoryError,
     ProblemsError,
     RalphError,
+    UntrustedError,
     UsageError,
 )
 from ralph_wrap.session import preflight
@@ -101,6 +102,8 @@ def _project_checks(directory: Path, project: Project, owner: DoctorCheck) -> It
     yield _run_check("branch names", lambda: project_checks.branch_names(project))
     yield _run_check("ignore rule", lambda: project_checks.ignore_rule(project, repository, settings.ignore))
     yield _run_check("committer", lambda: _base(settings, project))
+    if commit := repository.head:
+        yield _run_check("filters", lambda: project_checks.filters(project, repository, commit))
     yield _run_check("disk", lambda: storage.disk(project))
 
 
@@ -125,14 +128,17 @@ def _base(settings: Settings, project: Project) -> DoctorCheck:
     """Check the base and the identity of the committer, as a session does before it starts."""
     name, why = "committer", "git refuses a commit without an identity; then ralph-wrap is the committer"
     try:
-        outlook = preflight.look_first(settings._replace(sandbox=SandboxMode.OFF), project)
+        identity = preflight.committer(project)
+        preflight.look_first(settings._replace(sandbox=SandboxMode.OFF), project)
+    except UntrustedError:
+        pass  # another check says it
     except (UsageError, AgentError) as error:
         return failed("base", error.message, "every session starts from this commit", error.hint)
-    if not outlook.identity:
+    if not identity:
         return fine(name, "git has an identity", why)
     return noted(
         name,
-        f"git has no identity here: the committer is {outlook.identity['GIT_COMMITTER_NAME']}",
+        f"git has no identity here: the committer is {identity['GIT_COMMITTER_NAME']}",
         why,
         "git config --global user.name NAME && git config --global user.email ADDRESS",
     )

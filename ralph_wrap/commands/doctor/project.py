@@ -11,9 +11,11 @@ from ralph_wrap.agents import NAMES, installed, known
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.config import IgnoreLocation, trust
 from ralph_wrap.config.authority import any_approved, in_force
-from ralph_wrap.errors import GitError, GitTooOldError, RalphError
+from ralph_wrap.errors import GitError, GitTooOldError, RalphError, UntrustedError
 from ralph_wrap.git import Git, git_environment, is_ignored, list_refs, parse_version, run_git
+from ralph_wrap.git.safe.filters import missing_filters, require_same_files
 from ralph_wrap.state.project import WORKTREES, registries
+from ralph_wrap.system.log import lines_of
 from ralph_wrap.worktree.ignore import RULE
 
 TYPE_CHECKING = False
@@ -150,6 +152,22 @@ def ignore_rule(project: Project, repository: Repository, rule: IgnoreLocation) 
     if not _writable(next(parent for parent in path.parents if parent.is_dir())):
         return failed(name, f"{path} cannot be written", why, "add the line by hand, or --ignore off")
     return fine(name, f"the first session adds {RULE} to {path}", why)
+
+
+def filters(project: Project, repository: Repository, commit: str) -> DoctorCheck:
+    """Check whether our git and the agent's git see the same files, and can check them out."""
+    name, why = (
+        "filters",
+        "a filter changes files between repository and checkout; each git must run it",
+    )
+    try:
+        require_same_files(project.git, repository, commit)
+    except UntrustedError as error:
+        return failed(name, error.message, why, lines_of(error.hint)[0])
+    for missing in missing_filters(project.git, repository, commit):
+        result = failed if missing.is_required else noted
+        return result(name, missing.problem, why, missing.fix)
+    return fine(name, "each filter of a file is approved and installed", why)
 
 
 _ONLY_LIMITS = "the project decides nothing but limits"

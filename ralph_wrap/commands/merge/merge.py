@@ -15,6 +15,7 @@ from ralph_wrap.config import trust
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, StoppedError
 from ralph_wrap.git import compare, count_commits, git_environment, list_refs
 from ralph_wrap.git import merge as merging
+from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.state import check_results
 from ralph_wrap.state.advice import advice_for
@@ -225,6 +226,8 @@ def _try(landing: _LandingContext, branch: Branch) -> LandingResult:
     if merging.is_ancestor(git, branch.tip, tip):  # it was part of a branch that has just landed
         return _nothing(branch, target, tip)
     checkouts = checkouts_of(git, landing.repository, target)
+    if checkouts or landing.check:
+        require_same_files(git, landing.repository, tip, branch.tip)
     require_movable(landing.repository, target, checkouts)
     if base := compare.merge_base(git, tip, branch.tip):
         require_genuine(git, base, branch.tip)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.safe.attributes import counting_attributes
-from ralph_wrap.git.safe.config_keys import Effect, effect_of, pattern_of
+from ralph_wrap.git.safe.config_keys import PROGRAMS_OF_LFS, Effect, effect_of, is_of_git_lfs, pattern_of
 from ralph_wrap.git.safe.entries import ConfigEntry, format_config, read_config
 from ralph_wrap.system import deferred, files, privileges
 
@@ -30,8 +30,12 @@ if TYPE_CHECKING:
 _LINKS = ("objects", "refs", "packed-refs", "logs", "worktrees", "modules", "shallow", "info/exclude")
 _OPTIONAL_LINKS = ("lfs", "reftable")
 _LFS_STORAGE = "lfs.storage"
-_EXTENSION = "extensions.worktreeconfig"
-_OWN_CONFIG = "config.worktree"
+_LFS_REQUIRED = "filter.lfs.required"
+EXTENSION = "extensions.worktreeconfig"
+"""The key with which each checkout has a configuration of its own, too."""
+OWN_CONFIG = "config.worktree"
+"""The name of that file in the git directory of a checkout."""
+
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 # Our git fetches no missing object. Without these keys it takes a missing object for a damaged repository.
 _REQUIRED = "filter.*.required"  # without the filter's program, git would add and check out nothing
@@ -87,31 +91,32 @@ class SafeCommonDirs:
         if not self._has_own_config.get(common_dir):
             return ()
         try:
-            entries = read_config(git_dir / _OWN_CONFIG)
+            entries = read_config(git_dir / OWN_CONFIG)
         except (OSError, ValueError):
             return ()
         # In an argument the first "=" ends the key.
         return [
             word
             for key, value in entries
-            if is_harmless(ConfigEntry(key, value)) and "=" not in key
+            if _is_harmless(ConfigEntry(key, value)) and "=" not in key
             for word in ("-c", key if value is None else f"{key}={value}")
         ]
 
     def _make(self, common_dir: Path) -> Path:
         approved = self.approved_of(common_dir)
         entries = configuration(common_dir)
-        kept = [entry for entry in entries if is_harmless(entry) or entry in approved]
-        extension = next((value for key, value in reversed(kept) if key == _EXTENSION), "false")
+        without_approval = harmless(entries)
+        kept = [entry for entry in entries if entry in without_approval or entry in approved]
+        extension = next((value for key, value in reversed(kept) if key == EXTENSION), "false")
         self._has_own_config[common_dir] = (extension or "true").lower() in {"true", "yes", "on", "1"}
-        kept = [entry for entry in kept if entry.key != _EXTENSION]
+        kept = [entry for entry in kept if entry.key != EXTENSION]
         optional = [name for name in _OPTIONAL_LINKS if (common_dir / name).is_dir()]
         if "lfs" not in optional and all(key != _LFS_STORAGE for key, _ in kept):
             kept.append(ConfigEntry(_LFS_STORAGE, os.fspath(common_dir / "lfs")))
         if _has_refs(common_dir):
             with contextlib.suppress(OSError):  # git cannot create it through a link
                 (common_dir / "logs").mkdir(exist_ok=True)
-        directory = self._home(common_dir) / _name(common_dir, bool(approved))
+        directory = self.home_of(common_dir) / _name(common_dir, bool(approved))
         (directory / "info").mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in (*_LINKS, *optional):
             _link(directory / name, common_dir / name)
@@ -119,8 +124,13 @@ class SafeCommonDirs:
         _write(directory / "info/attributes", counting_attributes(common_dir, approved))
         return directory
 
-    def _home(self, common_dir: Path) -> Path:
-        """Return a directory that only this user can write, outside of the project."""
+    def home_of(self, common_dir: Path) -> Path:
+        """Return a directory that only this user can write, outside of the project of a repository.
+
+        Raises:
+            GitError: there is none.
+
+        """
         project = os.path.realpath(common_dir.parent)
         for candidate in self._candidates():
             if Path(os.path.realpath(candidate)).is_relative_to(project):
@@ -153,8 +163,21 @@ def configuration(common_dir: Path) -> list[ConfigEntry]:
         raise GitError("config", 128, f"fatal: {path} cannot be read: {reason}") from error
 
 
-def is_harmless(entry: ConfigEntry) -> bool:
-    """Return whether an entry may stand in the configuration of our git without the user's approval."""
+def harmless(entries: Collection[ConfigEntry]) -> set[ConfigEntry]:
+    """Return the entries that may stand in the configuration of our git without the user's approval.
+
+    Arguments:
+        entries: of one configuration; some count only together.
+
+    """
+    found = {entry for entry in entries if _is_harmless(entry)}
+    of_lfs = [entry for entry in entries if entry.key in PROGRAMS_OF_LFS]
+    if of_lfs and all(is_of_git_lfs(*entry) for entry in of_lfs):
+        found.update(of_lfs, (entry for entry in entries if entry.key == _LFS_REQUIRED))
+    return found
+
+
+def _is_harmless(entry: ConfigEntry) -> bool:
     pattern = pattern_of(entry.key)
     return pattern != _REQUIRED and (effect_of(*entry) is Effect.HARMLESS or pattern in _PARTIAL_CLONE)
 

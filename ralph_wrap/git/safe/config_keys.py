@@ -262,6 +262,13 @@ _ADDRESSES = frozenset(
         "submodule.*.url",
     }
 )
+_GIT_LFS = {
+    "filter.lfs.clean": {"git-lfs clean -- %f"},
+    "filter.lfs.smudge": {"git-lfs smudge -- %f", "git-lfs smudge --skip -- %f"},
+    "filter.lfs.process": {"git-lfs filter-process", "git-lfs filter-process --skip"},
+}
+PROGRAMS_OF_LFS = frozenset(_GIT_LFS)
+"""The keys with which git runs git-lfs as a filter."""
 _BUILT_IN_MERGE_DRIVERS = frozenset({"binary", "text", "union"})
 
 
@@ -280,6 +287,11 @@ def effect_of(key: str, value: str | None = None) -> Effect:
     section, _, variable = pattern.rpartition(".")
     effect = _listed(section, variable) or _listed(section, "*") or Effect.UNKNOWN
     return _with_value(pattern, effect, value)
+
+
+def is_of_git_lfs(key: str, value: str | None) -> bool:
+    """Return whether ``git lfs install --local`` writes this line; it runs the git-lfs of the user's PATH."""
+    return value in _GIT_LFS.get(key, ())
 
 
 def _listed(section: str, variable: str) -> Effect | None:

@@ -6,7 +6,7 @@ import os
 import re
 
 from ralph_wrap.git.config_file import parse
-from ralph_wrap.git.safe.config_keys import Effect, effect_of, pattern_of
+from ralph_wrap.git.safe.config_keys import Effect, effect_of, is_of_git_lfs, pattern_of
 from ralph_wrap.state.audit.finding import FindingKind
 from ralph_wrap.system import deferred
 
@@ -21,10 +21,6 @@ _ADDRESS = deferred.pattern(
 )  # git takes such a text for an address, and others for a name
 _HARMLESS = {
     "core.hookspath": {os.devnull},  # what "worktree create" writes to switch hooks off
-    # What "git lfs install --local" writes. It names the git-lfs of the user's PATH.
-    "filter.lfs.clean": {"git-lfs clean -- %f"},
-    "filter.lfs.smudge": {"git-lfs smudge -- %f", "git-lfs smudge --skip -- %f"},
-    "filter.lfs.process": {"git-lfs filter-process", "git-lfs filter-process --skip"},
 }
 
 
@@ -56,7 +52,7 @@ def look_at_configuration(reader: Reader, path: str, work_tree: str | None = Non
 
 
 def _kind(key: str, value: str | None, path: str, work_tree: str | None) -> FindingKind | None:
-    if value in _HARMLESS.get(key, ()):
+    if value in _HARMLESS.get(key, ()) or is_of_git_lfs(key, value):
         return None
     if key == "core.worktree" and work_tree and _resolved(path, value or "") == work_tree:
         return None

@@ -42,6 +42,7 @@ from ralph_wrap.git import (
     start_git,
 )
 from ralph_wrap.git.command import FIRST_SEARCH, require_unblocked
+from ralph_wrap.git.safe.filters import missing_filters
 from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, WorktreeLayout, is_sparse, link, prepare
 from ralph_wrap.worktree.lock import repository_lock
@@ -110,13 +111,14 @@ def create(
 
     Raises:
         IsolationError: it cannot be made; nothing is left of the attempt.
-        RalphError: an object is missing, or git would wait for a FIFO; nothing is left of the attempt.
+        RalphError: an object or the program of a filter is missing, or git would wait for a FIFO; nothing is
+            left of the attempt.
         BranchBusyError: the branch is checked out in another worktree.
         ConflictError: another process held the lock of the repository all the time.
         StoppedError: a signal came; nothing is left of the attempt.
 
     """
-    with _all_or_nothing(git, repository, path, branch) as undo:
+    with _all_or_nothing(git, repository, path, branch, base) as undo:
         head = WorktreeBranch(git, repository, branch, base, f"ralph-wrap: {owner.lock}")
         own = owner.mark is not None and not continued
         with head.create_own(undo) if own else head.create_named(undo, continued=continued) as tip:
@@ -143,7 +145,7 @@ def create(
 
 @contextlib.contextmanager
 def _all_or_nothing(
-    git: Git, repository: Repository, path: Path, branch: str
+    git: Git, repository: Repository, path: Path, branch: str, base: str
 ) -> Iterator[contextlib.ExitStack]:
     """Yield the steps that undo a worktree, and run them if it cannot be made."""
     try:
@@ -155,6 +157,7 @@ def _all_or_nothing(
             except (GitError, OSError) as error:
                 if isinstance(error, GitError) and error.forbids_fallback:
                     raise RalphError(f"no worktree could be made: {error.message}", error.hint) from error
+                _require_filters(git, repository, base)
                 # The hint comes before the undo, which makes room on a full disk.
                 raise IsolationError(
                     f"no worktree could be made: {_reason(error)}",
@@ -336,6 +339,21 @@ def _reason(error: GitError | OSError) -> str:
     if isinstance(error, GitError):
         return error.message
     return f"{error.strerror}: {os.fsdecode(error.filename or '')}"
+
+
+def _require_filters(git: Git, repository: Repository, base: str) -> None:
+    """Find out whether git could not check files out because the program of a filter is missing.
+
+    It is no reason to work in the project root: the user can install it.
+
+    Raises:
+        RalphError: so it is.
+
+    """
+    with contextlib.suppress(GitError):
+        for missing in missing_filters(git, repository, base):
+            if missing.is_required:
+                raise RalphError(f"no worktree could be made: {missing.problem}", missing.fix)
 
 
 def _hint(git: Git, repository: Repository, branch: str) -> str:

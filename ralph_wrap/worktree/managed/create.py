@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from ralph_wrap.errors import RalphError
+from ralph_wrap.git import list_refs
+from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, core_config
@@ -49,12 +51,15 @@ def make(
 
     Raises:
         IsolationError: it cannot be made; nothing is left of the attempt.
+        UntrustedError: a filter that the user has not approved applies to a file.
         BranchBusyError: the branch is checked out in another worktree.
         RefusedError: it needs its own git configuration, which is not possible here.
         ConflictError: another process holds the lock of the configuration.
         StoppedError: a signal came; nothing is left of the attempt.
 
     """
+    tips = list_refs(git, f"refs/heads/{mark.branch}").values() if continued else ()
+    require_same_files(git, repository, mark.base, *tips)
     mark = mark._replace(configured=hooks_off or layout != EVERYTHING)
     if mark.configured:
         require_configurable(git, repository)

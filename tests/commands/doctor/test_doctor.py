@@ -34,7 +34,7 @@ IN_THE_REPOSITORY = [
         "repository files",
         "branch names",
     ),
-    *("ignore rule", "committer", "disk"),
+    *("ignore rule", "committer", "filters", "disk"),
 ]
 
 OF_THE_MACHINE = ["file events", "subreaper", "bubblewrap", "Landlock", "mounts", "PID 1", "stop time-out"]

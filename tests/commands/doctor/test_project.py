@@ -278,3 +278,26 @@ def test_what_root_has_left_in_the_repository(reachable: Path) -> None:
         f"{path}/.git/refs/heads/ralph cannot be written by user id {UID}",
         f"sudo chown -R {UID}:{GID} {path}/.git",
     )
+
+
+def test_a_filter_without_approval(repo: Repo, host: Path) -> None:
+    """A session refuses to start for the same reason, and has the same way out."""
+    assert verdict_of(examine(repo.path, os.environ, host), "filters")[0] == "ok"
+    repo.git("config", "filter.crypt.clean", "cat")
+    repo.write(".gitattributes", "*.txt filter=crypt\n")
+    repo.commit("filtered")
+    found = checked(examine(repo.path, os.environ, host), "filters")
+    assert (found.verdict, "applies to file.txt" in found.found) == ("FAIL", True)
+    assert found.fix == f"to see and approve it: ralph-wrap trust -C {repo.path}"
+
+
+@pytest.mark.parametrize(("required", "verdict"), [("true", "FAIL"), ("false", "note")])
+def test_a_filter_that_is_not_installed(repo: Repo, host: Path, required: str, verdict: str) -> None:
+    """If git requires it, no worktree is possible; otherwise the files stay as git stores them."""
+    repo.git("config", "--global", "filter.big.smudge", "nowhere-big smudge %f")
+    repo.git("config", "--global", "filter.big.required", required)
+    assert verdict_of(examine(repo.path, os.environ, host), "filters")[0] == "ok"
+    repo.write(".gitattributes", "*.txt filter=big\n")
+    repo.commit("filtered")
+    words = "the filter big of file.txt needs nowhere-big, which is not installed"
+    assert verdict_of(examine(repo.path, os.environ, host), "filters") == (verdict, words)
