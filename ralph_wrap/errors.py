@@ -14,6 +14,7 @@
     |-- TamperedError            9  tampered      the repository has what the user has not accepted
     |-- GitError               125  failed        a git command of ralph-wrap failed
     |   |-- BlockingFileError  125  failed        git would wait for a FIFO or a device
+    |   |-- DamageError        125  failed        an object of the repository is damaged or missing
     |-- IsolationError         125  failed        no worktree is possible: a reason to fall back
     |-- DamagedRepositoryError 125  failed        git cannot use the repository: no reason to fall back
     |-- PlainRootBusyError     125  failed        another session works in the plain project root
@@ -200,6 +201,21 @@ class BlockingFileError(GitError):
         RalphError.__init__(self, message, f"if another program put it there: rm {shlex.quote(path)}")
         self.status = 128
         self.stderr = message
+        self.forbids_fallback = True
+
+
+class DamageError(GitError):
+    """An object of the repository is damaged or missing: what needs it stays as it is.
+
+    Arguments:
+        words: the object, where it is used, and what git says.
+
+    """
+
+    def __init__(self, words: str) -> None:
+        RalphError.__init__(self, words, "to see all damage: git fsck --no-dangling")
+        self.status = 128
+        self.stderr = words
         self.forbids_fallback = True
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import heapq
 
+from ralph_wrap.errors import DamageError
 from ralph_wrap.git.command import Git, decode
 from ralph_wrap.git.object_reader import ObjectReader, git_without_configuration, store_of
 from ralph_wrap.git.objects import list_refs
@@ -75,6 +76,24 @@ def find_damage(git: Git, tips: Sequence[str], present: Sequence[str] = ()) -> s
     except _DamageError as damage:
         return damage.words
     return None
+
+
+def require_whole(git: Git, tips: Sequence[str], present: Sequence[str] = ()) -> None:
+    """Read all new objects of some commits and tags; the arguments are those of :func:`find_damage`.
+
+    Raises:
+        DamageError: one is damaged or missing.
+        GitError: git does not work here.
+
+    """
+    if damage := find_damage(git, tips, present):
+        raise DamageError(damage)
+
+
+def other_tips(git: Git, *refs: str) -> list[str]:
+    """Return what all branches, tags and remote branches but *refs* hold: it counts as present."""
+    listed = list_refs(git, "refs/heads/", "refs/tags/", "refs/remotes/")
+    return sorted({oid for ref, oid in listed.items() if ref not in refs})
 
 
 class _Use(NamedTuple):
