@@ -181,7 +181,8 @@ class GitError(RalphError):
         self.status = status
         self.stderr = stderr
         self.forbids_fallback = any(words in stderr for words in _LACKING)
-        lines = [line for line in stderr.splitlines() if line.strip()]
+        # A list of names follows its line, each in a line of its own that begins with a tab.
+        lines = [line for line in stderr.replace(":\n\t", ": ").splitlines() if line.strip()]
         reason = next((line for line in lines if line.startswith(("fatal:", "error:"))), "".join(lines[-1:]))
         hint = hint or (_IN_A_PARTIAL_CLONE if self.forbids_fallback else "")
         super().__init__(f"git {command} failed ({status}): {reason or 'no message'}", hint)

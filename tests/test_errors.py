@@ -69,6 +69,7 @@ def test_an_error_reads_as_its_message() -> None:
         ("warning: x\nfatal: it broke\nhint: mend it\n", "fatal: it broke"),
         ("error: first\nfatal: second\n", "error: first"),
         ("hint: one\nlast words\n\n", "last words"),
+        ("fatal: unknown extension found:\n\tnoop\n", "fatal: unknown extension found: noop"),
         ("", "no message"),
         (" \n\n", "no message"),
     ],

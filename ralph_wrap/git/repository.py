@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 OLDEST = (2, 15)
 """The oldest git version with which a session can run in a worktree."""
 
+EXTENSIONS = {
+    "objectformat": ("objectFormat", (2, 29)),
+    "refstorage": ("refStorage", (2, 45)),
+    "compatobjectformat": ("compatObjectFormat", (2, 45)),
+    "relativeworktrees": ("relativeWorktrees", (2, 48)),
+}
+"""Each extension of a repository (git-config(1): ``extensions.*``) without which an older git refuses it."""
+
 
 class Repository(NamedTuple):
     """The repository and the checkout of a directory.
@@ -225,12 +233,33 @@ def _no_repository(git: Git, stderr: str) -> Exception:
                 f"{top} is a repository of user id {max(owners - {os.geteuid()})}: {reason}",
                 f"if you trust that user: git config --global --add safe.directory {top}",
             )
+        if newer := _extensions_of_newer_git(git, top):
+            return newer
         return DamagedRepositoryError(
             f"git cannot use the repository of {top}: {reason}",
             f"to see what is wrong: git -C {git.cwd} status; to work without it: --isolation off",
         )
     return NotARepositoryError(
         f"{git.cwd} is not in a git repository", 'git init && git commit --allow-empty -m "First commit"'
+    )
+
+
+def _extensions_of_newer_git(git: Git, top: Path) -> DamagedRepositoryError | None:
+    """Return the error of a repository whose extensions this git does not know; ``None`` if it knows all."""
+    outside = git._replace(cwd=Path("/"))  # in the repository, git warns of the extensions
+    version = parse_version(run_git(outside, "version").stdout)
+    config = pointer.common_dir_by_place(top) / "config"
+    asked = ("config", "--file", config, "-z", "--get-regexp", r"^extensions\.")
+    keys = _parse_config(run_git(outside, *asked, accept=range(256)).stdout)
+    known = [EXTENSIONS[name] for key in keys if (name := key.partition(".")[2]) in EXTENSIONS]
+    lacking = [(name, since) for name, since in known if since > version]
+    if not lacking:
+        return None
+    own, needed = (".".join(map(str, numbers)) for numbers in (version, max(since for _, since in lacking)))
+    words = ", ".join(f"extensions.{name}" for name, _ in lacking)
+    return DamagedRepositoryError(
+        f"git {own} cannot read the repository of {top}: a newer git has made it ({words})",
+        f"put git {needed} or newer first on PATH; to see which one is first: git --version",
     )
 
 
