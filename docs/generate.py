@@ -235,7 +235,10 @@ def files() -> Iterator[str]:
     yield "\nIf `.ralph/run` cannot be written, the records are below `$XDG_STATE_HOME/ralph-wrap/`."
     yield "There are also your [approvals](../worktree.md#trust), and the key of `resume`."
     yield "`git/` there has the [configuration](../worktree.md#programs-of-a-repository) that our git obeys."
-    yield "A user without HOME gets `/var/lib/ralph-wrap/home/<uid>`, or a temporary directory."
+    yield (
+        "A user without HOME gets `/var/lib/ralph-wrap/home/<uid>`, or, with a warning,"
+        " `ralph-wrap-home-<uid>` in `TMPDIR`, `/tmp` or `/var/tmp`."
+    )
     yield "\n## In git\n"
     yield from _table(("ref", "content"), [(_code(ref), text) for ref, text in REFS.items()])
     yield "\nWhile a session lives, `.git/worktrees/` has a locked registration that names it."

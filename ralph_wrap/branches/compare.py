@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -31,6 +30,7 @@ from ralph_wrap.git.compare import MERGES, DiffStat, MergeResult, changes, entri
 from ralph_wrap.git.safe.genuine import require_objects
 from ralph_wrap.git.scratch import scratch_directory, size_of
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.temporary import temporary_directory
 from ralph_wrap.system.text import some
 
 TYPE_CHECKING = False
@@ -206,7 +206,8 @@ def _merged(objects: Git, pairs: Sequence[tuple[str, str]]) -> list[MergeResult]
             if later and size_of(scratch) * len(later) / len(first) <= _MUCH:
                 found += merges(objects, later, scratch)
     if remaining := pairs[len(found) :]:
-        with scratch_directory(Path(tempfile.gettempdir()), _OBJECTS) as scratch:
+        outside = (objects.work_tree or objects.cwd,)
+        with scratch_directory(temporary_directory(objects.env, outside), _OBJECTS) as scratch:
             found += merges(objects, remaining, scratch)
     return found
 

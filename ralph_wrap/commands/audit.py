@@ -20,6 +20,7 @@ from ralph_wrap.state.audit.look import Audit, audit
 from ralph_wrap.state.project import find_project_without_git
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.temporary import temporary_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -234,7 +235,8 @@ def _with_values(content: bytes, key: str, values: list[str | None]) -> bytes:
         GitError: git cannot change it.
 
     """
-    with deferred.tempfile.TemporaryDirectory(prefix="ralph-wrap-audit-") as directory:
+    where = temporary_directory()
+    with deferred.tempfile.TemporaryDirectory(prefix="ralph-wrap-audit-", dir=where) as directory:
         copy = Path(directory, "config")
         copy.write_bytes(content)
         git = Git(Path(directory), git_environment(os.environ))

@@ -124,8 +124,8 @@ def safe_common_dirs(repository: Repository, environ: Mapping[str, str]) -> Safe
     """Return the directories that stand in for a repository, with the programs that the user has approved."""
     entries = entries_to_approve(repository)
     if entries and is_approved(repository, entries, environ):
-        return SafeCommonDirs(environ, repository.common_dir, approved=entries)
-    return SafeCommonDirs(environ, repository.common_dir, off=entries)
+        return SafeCommonDirs(environ, repository.common_dir, checkout=repository.root, approved=entries)
+    return SafeCommonDirs(environ, repository.common_dir, checkout=repository.root, off=entries)
 
 
 def require_direct(safe: SafeCommonDirs | None, remote: str) -> None:

@@ -93,7 +93,7 @@ def git_without_configuration(git: Git, objects: Path, *, is_sha1: bool) -> Iter
 
     """
     with contextlib.ExitStack() as stack:
-        directory = private_directory(stack, git.env, objects.parent.parent, _NAME)
+        directory = private_directory(stack, git.env, _project_of(git, objects.parent), _NAME)
         for name in ("objects", "refs"):
             (directory / name).mkdir()
         (directory / "HEAD").write_text("ref: refs/heads/none\n")
@@ -110,6 +110,11 @@ def git_without_configuration(git: Git, objects: Path, *, is_sha1: bool) -> Iter
             lock=git.lock,
             cancel=git.cancel,
         )
+
+
+def _project_of(git: Git, common_dir: Path) -> list[Path]:
+    main_checkout = [common_dir.parent] if common_dir.name == ".git" else []
+    return [common_dir, *main_checkout, *([] if git.work_tree is None else [git.work_tree])]
 
 
 class ObjectReader:

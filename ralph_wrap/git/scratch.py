@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from pathlib import Path
 
-from ralph_wrap.system import deferred, files
+from ralph_wrap.system import deferred, files, privileges, temporary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 _YOUNG = 60.0  # seconds: the process that created it may not have locked it yet
 
@@ -43,24 +44,29 @@ def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
 
 
 def private_directory(
-    stack: contextlib.ExitStack, environ: Mapping[str, str], project: Path, prefix: str
+    stack: contextlib.ExitStack, environ: Mapping[str, str], outside: Collection[Path], prefix: str
 ) -> Path:
     """Create a scratch directory outside of a project; it is removed when the stack is closed.
 
     Arguments:
         environ: names the directories for temporary files.
+        outside: the directories of the project, resolved.
 
     Raises:
         OSError: no directory can be created.
 
     """
-    named = (environ.get("XDG_RUNTIME_DIR"), environ.get("TMPDIR"), "/tmp")  # noqa: S108 -- a new one in it
-    directories = [Path(name) for name in named if name and Path(name).is_absolute()]
-    outside = [directory for directory in directories if not directory.resolve().is_relative_to(project)]
-    for directory in outside[:-1]:
-        with contextlib.suppress(OSError):  # after a change of user, it may still be that of the former one
+    runtime = Path(environ.get("XDG_RUNTIME_DIR", ""))
+    directories = (*temporary.candidates(environ, outside), privileges.state_home(environ))
+    problem: OSError | None = None
+    for directory in (runtime, *directories):
+        if not directory.is_absolute() or temporary.is_inside(directory, outside):
+            continue
+        try:  # after a change of user, it may still be that of the former one
             return stack.enter_context(scratch_directory(directory, prefix))
-    return stack.enter_context(scratch_directory((outside or directories)[-1], prefix))
+        except OSError as error:
+            problem = problem or error
+    raise problem or FileNotFoundError(errno.ENOENT, "there is no directory for temporary files")
 
 
 def size_of(directory: Path) -> int:

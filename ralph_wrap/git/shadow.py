@@ -61,7 +61,7 @@ def shadow_repository(git: Git, repository: Repository) -> Iterator[Git]:
 
     """
     with contextlib.ExitStack() as stack:
-        directory = private_directory(stack, git.env, repository.root, _NAME)
+        directory = private_directory(stack, git.env, (repository.root, repository.common_dir), _NAME)
         entries = user_entries(repository.checkout(git))
         _fill(directory, git, repository, entries)
         yield git._replace(

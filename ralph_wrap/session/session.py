@@ -171,7 +171,7 @@ class Session:
             self._stack.enter_context(self._signals)
         project = self._project or find_project(self._settings.project, self._environ)
         preflight = look_first(self._settings, project)
-        project = project._replace(environ=privileges.ensure_home(self._environ))
+        project = project._replace(environ=self._ensure_places(project))
         claim, obstacle = _register(self._settings, project, preflight, self._name)
         if self._whole_process:
             self._stack.callback(liveness.bear_name(claim.record.id))
@@ -202,6 +202,22 @@ class Session:
         if workspace.lock is not None:
             self._stack.callback(workspace.lock.release)
         self._start_work(context, workspace, claim, processes, end, mirror)
+
+    def _ensure_places(self, project: Project) -> Mapping[str, str]:
+        """Check that what is not the project's has a place outside of it; return the environment with a home.
+
+        Raises:
+            RalphError: there is none. Without a worktree there would be none either, so nothing falls back.
+
+        """
+
+        def say(message: str, hint: str) -> None:
+            self._log.warning("home.temporary", message, hint)
+
+        environ = privileges.ensure_home(self._environ, (project.root, project.checkout), say)
+        if project.git.safe is not None:
+            project.git.safe.require_home()
+        return environ
 
     def _claim_on_remote(self, context: SessionContext, claim: SessionClaim) -> Mirror | None:
         """Claim the session on its remote, and give the claim back at the end."""

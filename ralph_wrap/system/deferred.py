@@ -99,7 +99,7 @@ FOR_SOME_PROJECTS = {
     "restore": "ralph_wrap.worktree.restore",  # a session that goes on from an earlier one
     "socket": "socket",  # a sandbox with a network of listed hosts
     "start": "ralph_wrap.session.sandbox.start",  # a sandbox
-    "tempfile": "tempfile",  # a user without a home
+    "tempfile": "tempfile",  # a sandbox without bubblewrap
     "toml_lines": "ralph_wrap.config.toml_lines",  # a mistake in a configuration file
     "tomllib": "tomllib",  # a configuration file
     "trust": "ralph_wrap.config.trust",  # a project that decides more than limits

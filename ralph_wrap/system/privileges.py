@@ -7,19 +7,25 @@ to run as root.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import pwd
+import stat
 from pathlib import Path
 
 from ralph_wrap.errors import RalphError
-from ralph_wrap.system import deferred
+from ralph_wrap.system import files, temporary
+from ralph_wrap.system.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 HOMES = Path("/var/lib/ralph-wrap/home")
 """Directory for the homes of users without a passwd entry; the image creates it, sticky and writable."""
+
+_TEMPORARY = "ralph-wrap-home-"  # and the user id
 
 FALLBACK_IDENTITY = {
     f"GIT_{role}_{part}": value
@@ -49,7 +55,7 @@ def become_owner(
     project = project.resolve()
     root = next((path for path in (project, *project.parents) if (path / ".git").exists()), project)
     if os.geteuid() != 0 or not root.exists() or root.stat().st_uid == 0:
-        return with_home(environ, os.geteuid())
+        return with_home(environ)
     uid, gid = root.stat().st_uid, root.stat().st_gid
     before()
     try:
@@ -62,29 +68,58 @@ def become_owner(
 
 
 def _become(uid: int, gid: int, environ: Mapping[str, str]) -> dict[str, str]:
-    changed = with_home(environ, uid)
-    try:
+    changed = {name: value for name, value in environ.items() if name not in {"USER", "LOGNAME"}}
+    groups, homes = {gid}, {HOMES / str(uid)}
+    with contextlib.suppress(KeyError):
         entry = pwd.getpwuid(uid)
-        groups = sorted({gid, *os.getgrouplist(entry.pw_name, entry.pw_gid)})
+        groups |= {*os.getgrouplist(entry.pw_name, entry.pw_gid)}
+        homes.add(Path(entry.pw_dir))
         changed |= {"USER": entry.pw_name, "LOGNAME": entry.pw_name}
-    except KeyError:
-        groups = [gid]
-        changed = {name: value for name, value in changed.items() if name not in {"USER", "LOGNAME"}}
-    os.setgroups(groups)
+    for home in homes:
+        with contextlib.suppress(OSError):  # a read-only root, for example; ensure_home says what that means
+            _give_directories_of_mounts(home, uid, gid)
+    os.setgroups(sorted(groups))
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
-    return changed
+    return with_home(changed)
 
 
-def with_home(environ: Mapping[str, str], uid: int) -> dict[str, str]:
-    """Return the environment with a ``HOME`` that the user can write, or that must still be created."""
-    given = Path(environ["HOME"]) if environ.get("HOME") else None
-    try:
-        of_user: Path | None = Path(pwd.getpwuid(uid).pw_dir)
-    except KeyError:
-        of_user = None
-    usable = next((home for home in (given, of_user) if home is not None and _is_usable(home, uid)), None)
-    return {**environ, "HOME": str(usable or _candidates(uid)[0])}
+def _give_directories_of_mounts(home: Path, uid: int, gid: int) -> None:
+    """Give a home to its user if the container engine made it, as root, to mount something in it.
+
+    With ``-v ~/.claude:/var/lib/ralph-wrap/home/1000/.claude`` the engine makes the directories above the
+    mount point. They hold nothing else then, and would be the home of nobody.
+    """
+    mounted = set(map(Path, files.mounts_in(home)))
+    above = {parent for point in mounted for parent in point.parents if parent.is_relative_to(home)} - mounted
+    if all(_was_made_for_mounts(path, mounted | above) for path in above):
+        for path in above:
+            os.chown(path, uid, gid, follow_symlinks=False)
+
+
+def _was_made_for_mounts(directory: Path, expected: set[Path]) -> bool:
+    return directory.lstat().st_uid == 0 and expected.issuperset(directory.iterdir())
+
+
+def with_home(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment with a ``HOME`` that this user can write, or that must still be created."""
+    uid = os.geteuid()
+    homes = [environ.get("HOME", "")]
+    with contextlib.suppress(KeyError):
+        homes.append(pwd.getpwuid(uid).pw_dir)
+    usable = next(filter(_is_usable, homes), None)
+    return {**environ, "HOME": usable or os.fspath(_home_to_make(environ, uid))}
+
+
+def _home_to_make(environ: Mapping[str, str], uid: int) -> Path:
+    if HOMES.is_dir():
+        return HOMES / str(uid)
+    return next(temporary.candidates(environ)) / f"{_TEMPORARY}{uid}"
+
+
+def _is_usable(home: str) -> bool:
+    # Unlike pathlib, false where we may not look.
+    return os.path.isdir(home) and os.access(home, os.W_OK | os.X_OK)  # noqa: PTH112
 
 
 def state_home(environ: Mapping[str, str]) -> Path:
@@ -95,40 +130,118 @@ def state_home(environ: Mapping[str, str]) -> Path:
     return given / "ralph-wrap"
 
 
-def ensure_home(environ: Mapping[str, str]) -> dict[str, str]:
-    """Create the ``HOME`` that :func:`with_home` chose, if it does not exist.
+class HomeChoice(NamedTuple):
+    """The home of a session.
 
-    Raises:
-        OSError: no home directory can be created.
+    Attributes:
+        path: the directory.
+        is_new: it does not exist yet.
+        problem: why it is a temporary directory; empty if it is none.
+        hint: what to do about that.
 
     """
-    home = Path(environ.get("HOME", ""))
-    uid = os.geteuid()
-    if home.name not in {str(uid), f"ralph-wrap-home-{uid}"} or home not in _candidates(uid):
-        return dict(environ)
+
+    path: Path
+    is_new: bool = False
+    problem: str = ""
+    hint: str = ""
+
+
+def choose_home(environ: Mapping[str, str], outside: Collection[Path] = ()) -> HomeChoice:
+    """Return the home that :func:`ensure_home` would make, and make nothing.
+
+    Arguments:
+        outside: directories in which nothing may be made, resolved: an agent would commit its login.
+
+    Raises:
+        RalphError: no directory can be the home.
+
+    """
+    given, uid = Path(environ.get("HOME", "")), os.geteuid()
+    documented, name = HOMES / str(uid), f"{_TEMPORARY}{uid}"
+    if given != documented and given.name != name:
+        return HomeChoice(given)
+    reasons = []
+    if HOMES.is_dir():
+        try:
+            return HomeChoice(documented, is_new=_is_absent(documented, uid))
+        except OSError as error:
+            if files.mounts_in(documented):
+                raise _unusable_mount(documented, error) from None
+            reasons.append((documented, error))
+    problem = f"user id {uid} has no home directory{temporary.told(reasons)}"
+    hint = (
+        f"docker run -v DIRECTORY:{documented}" if HOMES.is_dir() else "set HOME to a directory of this user"
+    )
+    for directory in temporary.candidates(environ, outside):
+        try:
+            path, is_new = _temporary_home(directory / name, uid)
+        except OSError as error:
+            reasons.append((directory, error))
+            continue
+        problem += f"; HOME is {path}, and what an agent keeps there is lost with the temporary files"
+        return HomeChoice(path, is_new, problem, hint)
+    raise RalphError(
+        f"user id {uid} has no home directory, and none can be made{temporary.told(reasons)}",
+        temporary.way_out(reasons),
+    )
+
+
+def _temporary_home(path: Path, uid: int) -> tuple[Path, bool]:
     try:
-        home.mkdir(mode=0o700)
-    except OSError:
-        # A directory of another user with this name is not used: it could be a trap.
-        if home.is_symlink() or not home.is_dir() or not _belongs_to(home, uid):
-            home = Path(deferred.tempfile.mkdtemp(prefix=f"ralph-wrap-home-{uid}-"))
-    return {**environ, "HOME": str(home)}
+        return path, _is_absent(path, uid)
+    except PermissionError:  # it could be a trap
+        path = path.with_name(f"{path.name}-{os.urandom(4).hex()}")
+        return path, _is_absent(path, uid)
 
 
-def _candidates(uid: int) -> list[Path]:
-    """Return the candidates for the home of a user without one, the best first."""
-    homes = [HOMES / str(uid)] if HOMES.is_dir() else []
-    return [*homes, Path(deferred.tempfile.gettempdir(), f"ralph-wrap-home-{uid}")]
+def _is_absent(home: Path, uid: int) -> bool:
+    """Return whether a home must be made.
 
+    Raises:
+        PermissionError: another user has made it, and could read every file in it.
+        OSError: it cannot be made or written.
 
-def _is_usable(home: Path, uid: int) -> bool:
-    if uid == os.geteuid():
-        return home.is_dir() and os.access(home, os.W_OK | os.X_OK)
-    return _belongs_to(home, uid)
-
-
-def _belongs_to(home: Path, uid: int) -> bool:
+    """
     try:
-        return home.stat().st_uid == uid
-    except OSError:
-        return False
+        found = home.lstat()
+    except FileNotFoundError:
+        temporary.require_writable(home.parent)
+        return True
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid:
+        raise PermissionError(errno.EPERM, f"not a directory of user id {uid}")
+    if not _is_usable(os.fspath(home)):
+        raise PermissionError(errno.EACCES, "cannot be written")
+    return False
+
+
+def _unusable_mount(home: Path, error: OSError) -> RalphError:
+    points = ", ".join(files.mounts_in(home))
+    return RalphError(
+        f"{home} cannot be the home directory ({error.strerror}), so an agent would not find {points}",
+        f"docker run -v DIRECTORY:{home}, where DIRECTORY belongs to user id {os.geteuid()}",
+    )
+
+
+def ensure_home(
+    environ: Mapping[str, str],
+    outside: Collection[Path] = (),
+    say: Callable[[str, str], object] = lambda _message, _hint: None,
+) -> dict[str, str]:
+    """Create the ``HOME`` that :func:`with_home` chose, if it does not exist.
+
+    Arguments:
+        outside: directories in which nothing may be made, resolved.
+        say: is told that the home is a temporary directory, and what to do about it.
+
+    Raises:
+        RalphError: no home directory can be created.
+
+    """
+    while (choice := choose_home(environ, outside)).is_new:
+        with contextlib.suppress(FileExistsError):  # another session has just made it, or a trap
+            choice.path.mkdir(mode=0o700)
+            break
+    if choice.problem:
+        say(choice.problem, choice.hint)
+    return {**environ, "HOME": os.fspath(choice.path)}

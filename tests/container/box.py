@@ -1,7 +1,7 @@
 """A container with a project mounted, the commands that run in it, and what the host sees of them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -121,9 +121,12 @@ class StartBox(Protocol):
         entrypoint: str | None = None,
         memory: str | None = None,
         env: dict[str, str] | None = None,
+        mounts: Mapping[Path, str] | None = None,
+        **options: Any,
     ) -> Box:
         """Do `docker run --user USER --entrypoint ENTRYPOINT [--init] IMAGE COMMAND...`.
 
         The project is mounted with `mode` `rw` or `ro`; `memory` is the limit, without swap.
-        PID 1 has the variables in `env`.
+        PID 1 has the variables in `env`. `mounts` names further directories and where they are mounted;
+        `options` are further ones of the engine.
         """

@@ -1,8 +1,9 @@
 """The Docker engine, the image under test, and containers that are gone after the test that started them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
@@ -47,19 +48,25 @@ def start_box(engine: docker.DockerClient, image: str) -> Iterator[StartBox]:
             entrypoint: str | None = None,
             memory: str | None = None,
             env: dict[str, str] | None = None,
+            mounts: Mapping[Path, str] | None = None,
+            **options: Any,
         ) -> Box:
             container = engine.containers.create(
                 image,
                 list(command) or None,
                 entrypoint=entrypoint,
                 init=init,
-                volumes={str(project): {"bind": PROJECT, "mode": mode}},
+                volumes={
+                    str(project): {"bind": PROJECT, "mode": mode},
+                    **{str(path): {"bind": at, "mode": "rw"} for path, at in (mounts or {}).items()},
+                },
                 user=user,
                 environment=env or {},
                 mem_limit=memory,
                 memswap_limit=memory,
                 network_mode="none",
                 labels=["ralph-wrap-test"],
+                **options,
             )
             stack.callback(_remove, container)
             container.start()

@@ -62,7 +62,8 @@ def test_objects_are_read_with_a_copy_of_the_common_directory(history: History, 
     """Its file ``shallow`` is a link to that of the repository, which most repositories lack."""
     environ = git_environment({**os.environ, "XDG_STATE_HOME": os.fspath(tmp_path / "state")})
     common_dir = history.repo.path / ".git"
-    git = Git(history.repo.path, environ, git_dir=common_dir, safe=SafeCommonDirs(environ, common_dir))
+    safe = SafeCommonDirs(environ, common_dir, checkout=history.repo.path)
+    git = Git(history.repo.path, environ, git_dir=common_dir, safe=safe)
     assert find_damage(git, [history.tip], [history.base]) is None
 
 
@@ -303,7 +304,8 @@ def test_a_copy_of_the_common_directory_says_where_the_history_ends(history: His
     clone = Repo(tmp_path / "shallow")
     history.repo.git("clone", "-q", "--depth=2", f"file://{history.repo.path}", clone.path)
     common_dir = clone.path / ".git"
-    git = git_in(clone.path)._replace(git_dir=common_dir, safe=SafeCommonDirs(os.environ, common_dir))
+    safe = SafeCommonDirs(os.environ, common_dir, checkout=clone.path)
+    git = git_in(clone.path)._replace(git_dir=common_dir, safe=safe)
     assert find_damage(git, [history.tip]) is None
     (common_dir / "shallow").unlink()
     assert history.base in (find_damage(git, [history.tip]) or "")

@@ -288,3 +288,14 @@ def test_a_bad_job_names_the_key(wide: Repo, content: str, named: str) -> None:
     ended = run(wide.path, "--job", str(path), "--", "true")
     assert (ended.status, ended.directory) == (2, None), ended.stderr
     assert named in ended.stderr
+
+
+def test_a_git_directory_beside_what_the_user_keeps(repo: Repo) -> None:
+    """Only what is in the project is out of the question for our git's configuration."""
+    above = repo.path.parent
+    repo.git("init", "-q", "--separate-git-dir", above / "app.git")
+    (above / "tmp").mkdir()
+    env = {"XDG_STATE_HOME": os.fspath(above / "state"), "TMPDIR": os.fspath(above / "tmp")}
+    ended = run(repo.path, "-n", "1", "--isolation", "require", "--", "true", env=env)
+    assert (ended.status, ended.report["fallback"]) == (0, None), ended.stderr
+    assert (above / "state" / "ralph-wrap" / "git").is_dir()

@@ -191,7 +191,7 @@ def test_my_home_is_the_given_one_or_that_of_my_name(
     path = str(tmp_path / given) if given else given
     environ = {"KEPT": "yes"} if path is None else {"KEPT": "yes", "HOME": path}
     home = path if is_kept else pwd.getpwuid(os.getuid()).pw_dir
-    chosen = privileges.with_home(environ, os.getuid())
+    chosen = privileges.with_home(environ)
     assert chosen == privileges.ensure_home(chosen) == {"KEPT": "yes", "HOME": home}
     assert list(homes.iterdir()) == []
 
@@ -199,8 +199,9 @@ def test_my_home_is_the_given_one_or_that_of_my_name(
 @needs_other_users
 def test_another_users_own_home_is_kept(directory: Path) -> None:
     """It belongs to the user that we are about to become."""
+    project = _owned(directory / "project", UID, GID)
     home = _owned(directory / "home", UID, GID)
-    assert privileges.with_home({"HOME": str(home)}, UID) == {"HOME": str(home)}
+    assert _become(project, step="choose", HOME=str(home))["HOME"] == str(home)
 
 
 def test_a_home_that_is_not_one_of_ours_is_not_made(tmp_path: Path, homes: Path) -> None:
@@ -278,7 +279,7 @@ def test_a_directory_of_another_user_is_no_home(
     before = _owner(trapped)
     home = Path(_become(project, HOME="/root")["HOME"])
     assert home.parent == temporary
-    assert home.name.startswith(f"ralph-wrap-home-{UID}-")
+    assert home.name.startswith(f"ralph-wrap-home-{UID}{'' if image else '-'}")
     assert _owner(home) == (UID, GID, 0o700)
     assert list(lure.iterdir()) == []
     assert _owner(trapped) == before

@@ -70,7 +70,7 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
         environ = privileges.become_owner(directory, environ, before=_load_the_rest)
     except RalphError as error:
         refused = error
-        environ = privileges.with_home(environ, os.geteuid())
+        environ = privileges.with_home(environ)
     project = find_project(directory, environ)
     checks = (
         *_project_checks(directory, project, project_checks.owner(project, began_as, refused)),
@@ -91,6 +91,8 @@ def _project_checks(directory: Path, project: Project, owner: DoctorCheck) -> It
     yield project_checks.git_version(project)
     yield from project_checks.repository(project)
     yield owner
+    yield project_checks.home(project)
+    yield project_checks.private_files(project)
     yield project_checks.state(project)
     settings, configuration = _settings(directory, project)
     yield configuration

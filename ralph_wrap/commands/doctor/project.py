@@ -15,6 +15,7 @@ from ralph_wrap.errors import GitError, GitTooOldError, RalphError, UntrustedErr
 from ralph_wrap.git import Git, git_environment, is_ignored, list_refs, parse_version, run_git
 from ralph_wrap.git.safe.filters import missing_filters, require_same_files
 from ralph_wrap.state.project import WORKTREES, registries
+from ralph_wrap.system import privileges
 from ralph_wrap.system.log import lines_of
 from ralph_wrap.worktree.ignore import RULE
 
@@ -95,6 +96,33 @@ def owner(project: Project, began_as: int, refused: RalphError | None) -> Doctor
         why,
         f"run it as its owner: docker exec --user {status.st_uid}:{status.st_gid}, or as root",
     )
+
+
+def home(project: Project) -> DoctorCheck:
+    """Check whether the user that a session becomes has a home directory, or gets one."""
+    name, why = "home", "an agent keeps its login and its settings there; without it no session starts"
+    try:
+        choice = privileges.choose_home(project.environ, (project.root, project.checkout))
+    except RalphError as error:
+        return failed(name, error.message, why, error.hint)
+    if choice.problem:
+        return noted(name, choice.problem, why, choice.hint)
+    return fine(name, f"{choice.path}{', made at the first session' if choice.is_new else ''}", why)
+
+
+def private_files(project: Project) -> DoctorCheck:
+    """Check whether there is a place outside the project for what no agent may change."""
+    name, why = (
+        "private files",
+        "the configuration that our git obeys is kept there; without it no session starts",
+    )
+    if project.git.safe is None:
+        return fine(name, "needed only with a repository", why)
+    try:
+        place = project.git.safe.require_home()
+    except RalphError as error:
+        return failed(name, error.message, why, error.hint)
+    return fine(name, os.fspath(place), why)
 
 
 def state(project: Project) -> DoctorCheck:

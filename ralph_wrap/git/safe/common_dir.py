@@ -12,16 +12,17 @@ What an agent writes into the repository's configuration later has no effect on 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from binascii import crc32
 from pathlib import Path
 
-from ralph_wrap.errors import GitError
+from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.git.safe.attributes import counting_attributes
 from ralph_wrap.git.safe.config_keys import PROGRAMS_OF_LFS, Effect, effect_of, is_of_git_lfs, pattern_of
 from ralph_wrap.git.safe.entries import ConfigEntry, format_config, read_config
-from ralph_wrap.system import deferred, files, privileges
+from ralph_wrap.system import files, privileges, temporary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ EXTENSION = "extensions.worktreeconfig"
 OWN_CONFIG = "config.worktree"
 """The name of that file in the git directory of a checkout."""
 
+_NO_HOME = "no directory of this user outside the project can be written"
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 # Our git fetches no missing object. Without these keys it takes a missing object for a damaged repository.
 _REQUIRED = "filter.*.required"  # without the filter's program, git would add and check out nothing
@@ -50,6 +52,7 @@ class SafeCommonDirs:
         environ: Mapping[str, str],
         common_dir: Path,
         *,
+        checkout: Path,
         approved: Collection[ConfigEntry] = (),
         off: Sequence[ConfigEntry] = (),
     ) -> None:
@@ -58,6 +61,7 @@ class SafeCommonDirs:
         Arguments:
             environ: names the user's directory for state.
             common_dir: of the repository, resolved.
+            checkout: of the repository, resolved.
             approved: entries of its configuration that the user has approved.
             off: entries that would have an effect after an approval.
 
@@ -65,6 +69,8 @@ class SafeCommonDirs:
         self.off = off
         self._environ = environ
         self._approved = {common_dir: approved}
+        main_checkout = (common_dir.parent,) if common_dir.name == ".git" else ()
+        self._outside = (checkout, common_dir, *main_checkout)
         self._made: dict[Path, Path] = {}
         self._has_own_config: dict[Path, bool] = {}
 
@@ -116,36 +122,64 @@ class SafeCommonDirs:
         if _has_refs(common_dir):
             with contextlib.suppress(OSError):  # git cannot create it through a link
                 (common_dir / "logs").mkdir(exist_ok=True)
-        directory = self.home_of(common_dir) / _name(common_dir, bool(approved))
-        (directory / "info").mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name in (*_LINKS, *optional):
-            _link(directory / name, common_dir / name)
-        _write(directory / "config", format_config(kept))
-        _write(directory / "info/attributes", counting_attributes(common_dir, approved))
-        return directory
+        problems = []
+        for home in self._homes():
+            directory = home / _name(common_dir, bool(approved))
+            try:
+                home.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _require_private(home)
+                (directory / "info").mkdir(mode=0o700, exist_ok=True, parents=True)
+                for name in (*_LINKS, *optional):
+                    _link(directory / name, common_dir / name)
+                _write(directory / "config", format_config(kept))
+                _write(directory / "info/attributes", counting_attributes(common_dir, approved))
+            except OSError as error:
+                problems.append((home, error))
+            else:
+                return directory
+        raise GitError(
+            "config", 128, f"fatal: {_NO_HOME}{temporary.told(problems)}", temporary.way_out(problems)
+        )
 
-    def home_of(self, common_dir: Path) -> Path:
-        """Return a directory that only this user can write, outside of the project of a repository.
+    def require_home(self) -> Path:
+        """Return where the directories are, or will be made; make nothing.
 
         Raises:
-            GitError: there is none.
+            RalphError: there is none.
 
         """
-        project = os.path.realpath(common_dir.parent)
-        for candidate in self._candidates():
-            if Path(os.path.realpath(candidate)).is_relative_to(project):
-                continue
-            with contextlib.suppress(OSError):
-                candidate.mkdir(mode=0o700, parents=True, exist_ok=True)
-                found = candidate.lstat()
-                is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-                if is_ours and not found.st_mode & _WRITABLE_BY_OTHERS:
-                    return candidate
-        raise GitError("config", 128, "fatal: XDG_STATE_HOME names no directory that only you can write")
+        problems = []
+        for home in self._homes():
+            try:
+                above = next(path for path in (home, *home.parents) if os.path.lexists(path))
+                if above == home:
+                    _require_private(home)
+                temporary.require_writable(above)
+            except OSError as error:
+                problems.append((home, error))
+            else:
+                return home
+        raise RalphError(f"{_NO_HOME}{temporary.told(problems)}", temporary.way_out(problems))
 
-    def _candidates(self) -> Iterator[Path]:
-        yield privileges.state_home(self._environ) / "git"
-        yield Path(deferred.tempfile.gettempdir(), f"ralph-wrap-git-{os.geteuid()}")
+    def _homes(self) -> Iterator[Path]:
+        """Yield the directories of the user that are outside of the project."""
+        state = privileges.state_home(self._environ) / "git"
+        if not temporary.is_inside(state, self._outside):
+            yield state
+        for directory in temporary.candidates(self._environ, self._outside):
+            yield directory / f"ralph-wrap-git-{os.geteuid()}"
+
+
+def _require_private(home: Path) -> None:
+    """Check that a directory is one that only this user can write.
+
+    Raises:
+        OSError: it is none.
+
+    """
+    found = home.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & _WRITABLE_BY_OTHERS:
+        raise PermissionError(errno.EPERM, "other users can write it", os.fspath(home))
 
 
 def configuration(common_dir: Path) -> list[ConfigEntry]:

@@ -219,9 +219,10 @@ def _split(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
 @contextlib.contextmanager
 def _with_index(git: Git, safe: SafeCommonDirs, commit: str) -> Iterator[Git]:
     """Yield git with an index of a commit: ``check-attr --source`` needs git 2.40."""
-    home = safe.home_of(git.common_dir or git.cwd)
+    home = safe.require_home()
     with contextlib.ExitStack() as stack:
         try:
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
             directory = stack.enter_context(scratch_directory(home, _SCRATCH))
         except OSError as error:
             raise explained(error) from error

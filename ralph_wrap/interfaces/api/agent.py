@@ -16,6 +16,7 @@ from ralph_wrap.interfaces.api.worktree import current_worktree
 from ralph_wrap.loop.prompt import content, hand_over
 from ralph_wrap.system import files, process
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.temporary import temporary_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def run_agent(
         raise NotFoundError(f"{directory} is not a directory", "pass another cwd")
     look_up(settings.command, os.environ)
     with contextlib.ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        where = temporary_directory(outside=(directory.resolve(),))
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=where)))
         stdin, command = hand_over(settings, content(settings), scratch)
         assert stdin is not None
         stack.callback(os.close, stdin)

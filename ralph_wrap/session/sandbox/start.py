@@ -14,6 +14,7 @@ from ralph_wrap.session.sandbox.launcher import BEGUN, LaunchSpec
 from ralph_wrap.session.sandbox.reach import DROPPED, reach_of
 from ralph_wrap.system import deferred
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec, StandardStreams
+from ralph_wrap.system.temporary import temporary_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,8 +78,11 @@ class Sandbox:
     def __enter__(self) -> Self:
         """Make what it needs, and warn about what it cannot do."""
         if not self._backend.bwrap:
+            project = self._context.project
             directory = deferred.tempfile.TemporaryDirectory(
-                prefix="ralph-wrap-tmp-", ignore_cleanup_errors=True
+                prefix="ralph-wrap-tmp-",
+                dir=temporary_directory(project.environ, (project.root, project.checkout)),
+                ignore_cleanup_errors=True,
             )
             self._temporary = self._stack.enter_context(directory)
         elif self._backend.network not in {("all",), ("none",)}:

@@ -28,6 +28,8 @@ IN_THE_REPOSITORY = [
         "repository",
         "commit",
         "owner",
+        "home",
+        "private files",
         ".ralph",
         "configuration",
         "trust",

@@ -135,7 +135,9 @@ def test_the_present_configuration_says_what_a_gc_keeps(repo: Repo, tmp_path: Pa
     """Our git uses a copy that was made when the session began."""
     environ = git_environment({**os.environ, "XDG_STATE_HOME": os.fspath(tmp_path / "state")})
     common_dir = repo.path / ".git"
-    git = Git(repo.path, environ, git_dir=common_dir, safe=SafeCommonDirs(environ, common_dir))
+    git = Git(
+        repo.path, environ, git_dir=common_dir, safe=SafeCommonDirs(environ, common_dir, checkout=repo.path)
+    )
     with subprocess.Popen(_waiting("gc", "--auto"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
