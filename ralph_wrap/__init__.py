@@ -4,6 +4,7 @@ Python loads each public name at its first use, because the command line must no
 imports little itself: until ``__main__`` has set a handler, Ctrl-C prints a traceback.
 """
 
+import sys
 from importlib import import_module
 
 TYPE_CHECKING = False  # as in ``__main__``
@@ -66,4 +67,9 @@ if not TYPE_CHECKING:  # a type checker that sees __getattr__ accepts every name
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if (encoding := sys.getfilesystemencoding()) != "utf-8":
+            raise ImportError(
+                f"in this locale Python takes the names of files for {encoding}, and git writes UTF-8:"
+                " start Python with -X utf8 (PEP 540)"
+            )
         return getattr(import_module(_HOMES[name]), name)

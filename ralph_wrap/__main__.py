@@ -38,6 +38,7 @@ def run() -> "NoReturn":
     try:
         _end_at_once_at_ctrl_c()
         _fill_standard_descriptors()
+        _decode_as_utf8()
         if sys.argv[1:2] == ["init"]:
             _be_init()
         from ralph_wrap.interfaces import module_finder  # noqa: PLC0415 -- init stays small, and loads few modules
@@ -94,6 +95,24 @@ def _fill_standard_descriptors() -> None:
             os.fstat(descriptor)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the agent needs it, too
+
+
+def _decode_as_utf8() -> None:
+    """Start again in Python's UTF-8 mode, if the locale has another encoding (PEP 540).
+
+    Git and agents write UTF-8, whatever the locale says, and names are bytes to the kernel. In UTF-8 mode
+    each name that we read is the same bytes when we use it. With an option instead of ``PYTHONUTF8``, the
+    environment of the agent stays as it is.
+    """
+    if sys.getfilesystemencoding() == "utf-8" or not sys.executable:
+        return
+    try:
+        # sys.orig_argv was decoded by the locale, and need not give the same bytes again.
+        with open("/proc/self/cmdline", "rb") as file:  # noqa: PTH123 -- pathlib is not loaded yet
+            words = file.read().split(b"\0")[1:-1]
+    except OSError:
+        words = [os.fsencode(word) for word in sys.orig_argv[1:]]
+    os.execv(sys.executable, [sys.executable.encode(), b"-X", b"utf8", *words])  # noqa: S606 -- no shell
 
 
 def _be_init() -> None:

@@ -43,7 +43,7 @@ _WRAPPER = re.compile(
 
 # The program ``delete_tree``, which deletes a worktree that is saved and removed, or a fork that does so
 # (``worktree.trash.deletion``).
-_DELETION = re.compile(rb"[^\0]+\0-I\0-S\0[^\0]*/delete_tree\.py\0|ralph-wrap: delete tree\0")
+_DELETION = re.compile(rb"[^\0]+\0-I\0-S\0-X\0utf8\0[^\0]*/delete_tree\.py\0|ralph-wrap: delete tree\0")
 
 
 class ProcessInfo(NamedTuple):

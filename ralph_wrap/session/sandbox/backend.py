@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ralph_wrap.config import Settings
     from ralph_wrap.state.project import Project
 
-PYTHON = (os.path.realpath(sys.executable), "-I", "-S", "-c")
+PYTHON = (os.path.realpath(sys.executable), "-I", "-S", "-X", "utf8", "-c")
 """The command line of a program of ours that stands alone; it needs no virtual environment."""
 
 _LONGEST_TRIAL = 30.0  # seconds

@@ -179,7 +179,7 @@ def _start_program(entries: Sequence[OpenEntry], token: str) -> None:
     words = [f"{entry.parent}:{entry.directory}:{entry.name}" for entry in entries]
     process.detach(
         # -I, -S: neither the environment nor the installed packages change its behaviour.
-        (sys.executable, "-I", "-S", delete_tree.__file__, token, *words),
+        (sys.executable, "-I", "-S", "-X", "utf8", delete_tree.__file__, token, *words),
         cwd=Path("/"),
         env={process.OWN_COMMAND: "1"} | {os.fsdecode(n): os.fsdecode(v) for n, v in _environment().items()},
         inherited=_descriptors(entries),

@@ -149,7 +149,7 @@ def test_a_deletion_has_the_rest_of_the_time(project: Path) -> None:
     program.write_text(_DELETION)
     with Container(project, "--stop-timeout=60s") as container:
         container.rest()
-        container.execute(sys.executable, "-I", "-S", os.fspath(program), "deletion")
+        container.execute(sys.executable, "-I", "-S", "-X", "utf8", os.fspath(program), "deletion")
         eventually((project / "deletion.pid").exists, "the deletion")
         container.listen("session", program="ralph-wrap")
         container.send(signal.SIGTERM)
