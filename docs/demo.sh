@@ -3,6 +3,8 @@
 # It needs git, bash and ralph-wrap. DEMO_PAUSE is the time to read each step, in seconds. The repository stays.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+typed=ralph-wrap # what the user's own shell finds afterwards
+command -v ralph-wrap >/dev/null || typed=$(printf %q "$root/.venv/bin/ralph-wrap")
 [ ! -x "$root/.venv/bin/ralph-wrap" ] || export PATH="$root/.venv/bin:$PATH"
 export GIT_PAGER=cat DEMO_PAUSE=${DEMO_PAUSE-1}
 unset RALPH_WRAP_LOG_FORMAT
@@ -92,5 +94,5 @@ step "Take both:"
 show "ralph-wrap merge lexer parser"
 show "git log --oneline --graph"
 step "Now look at it in a browser:"
-printf '%s$%s cd %s && ralph-wrap web\n' "$green" "$plain" "$repository"
-printf '\n%sThe repository stays. To remove it: rm -rf %s%s\n' "$dim" "$repository" "$plain"
+printf '%s$%s cd %q && %s web\n' "$green" "$plain" "$repository" "$typed"
+printf '\n%sThe repository stays. To remove it: rm -rf %q%s\n' "$dim" "$repository" "$plain"

@@ -62,7 +62,8 @@ def record() -> Iterator[tuple[float, str]]:
     """Run the demo in a terminal, and yield what it prints, each piece with its time in seconds."""
     pid, terminal = pty.fork()
     if pid == 0:
-        environ = {**os.environ, "TERM": "xterm-256color", "PS1": "$ "}
+        path = f"{HERE.parent / '.venv' / 'bin'}:{os.environ['PATH']}"  # as if it were installed
+        environ = {**os.environ, "TERM": "xterm-256color", "PS1": "$ ", "PATH": path}
         os.execve(HERE / "demo.sh", ["demo.sh"], environ)  # noqa: S606 -- no shell is wanted
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -7,10 +7,13 @@ import re
 import subprocess
 from html import unescape
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
+from tests.support.processes import end_all
 from tests.support.repo import Repo
+from tests.support.sessions import PROGRAM
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "docs" / "demo.sh"
@@ -19,9 +22,17 @@ LARGEST = 300_000  # bytes; a reader of README loads it
 
 
 @pytest.mark.slow
-def test_the_demo_interrupts_resumes_and_lands(tmp_path: Path) -> None:
-    """The interrupted half of a file is back, both branches land, and the last command opens the page."""
-    environ = {**os.environ, "DEMO_PAUSE": "0", "TMPDIR": os.fspath(tmp_path)}
+@pytest.mark.parametrize("place", ["of the checkout", "on PATH"])
+def test_the_demo_interrupts_resumes_and_lands(tmp_path: Path, home: Path, place: str) -> None:
+    """The interrupted half of a file is back, both branches land, and the last command opens the page.
+
+    Its user can type that command, whether ralph-wrap is installed or only in the checkout.
+    """
+    path = os.environ["PATH"].split(os.pathsep)
+    bare = [entry for entry in path if not Path(entry, "ralph-wrap").exists()]
+    if place == "on PATH":
+        bare.insert(0, os.fspath(Path(PROGRAM).parent))
+    environ = {**os.environ, "DEMO_PAUSE": "0", "TMPDIR": os.fspath(tmp_path), "PATH": os.pathsep.join(bare)}
     done = subprocess.run((DEMO,), env=environ, capture_output=True, text=True, check=False, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr
     [repository] = [path for path in tmp_path.iterdir() if path.name.startswith("ralph-demo.")]
@@ -34,7 +45,12 @@ def test_the_demo_interrupts_resumes_and_lands(tmp_path: Path) -> None:
     assert "saved work is back in" in done.stderr
     commands = re.findall(r"^\$ (.*)$", done.stdout, re.MULTILINE)
     assert [command.split()[1] for command in commands[:5]] == ["spawn", "run", "resume", "review", "merge"]
-    assert commands[-1] == f"cd {repository} && ralph-wrap web"
+    with subprocess.Popen(("sh", "-c", f"exec 2>&1; {commands[-1]}"), env=environ, stdout=PIPE) as web:
+        assert web.stdout is not None
+        try:
+            assert web.stdout.readline().startswith(b"http://127.0.0.1:")
+        finally:
+            end_all(home)
 
 
 def test_the_picture_is_a_recording_of_this_demo() -> None:
