@@ -1,5 +1,5 @@
 # Every target makes the virtual environment that it needs.
-.PHONY: test test-fleet check measure lint docs docs-check package demo picture bench
+.PHONY: test test-fleet test-machines check measure lint docs docs-check package demo picture bench
 .DEFAULT_GOAL := test
 
 BIN := .venv/bin
@@ -18,6 +18,10 @@ test: lint
 # moments, five rounds at once (an hour); FLEET_SEED=N FLEET_ROUNDS=M takes it M times, at those of the seeds from N on.
 test-fleet: .venv/installed
 	tests/in_memory $(BIN)/pytest -m fleet tests/kubernetes
+
+# `make test` in new containers with little more than git and make, as root and as a user; ROWS="..." takes some.
+test-machines: .venv/installed
+	$(BIN)/python -m tests.machines.run
 
 # What a person runs while working: neither containers, browsers and real agents, nor the crash matrices.
 check: lint

@@ -43,6 +43,15 @@ hypothesis_settings.load_profile("busy machine")
 SLOW = {("agents", "program"), ("web", "chromium")}
 """Folder and fixture of a real agent and of a browser."""
 
+IDENTITY = {
+    "GIT_AUTHOR_NAME": "A. Tester",
+    "GIT_AUTHOR_EMAIL": "tester@example.invalid",
+    "GIT_AUTHOR_DATE": "2026-01-02T03:04:05+0000",
+    "GIT_COMMITTER_NAME": "A. Tester",
+    "GIT_COMMITTER_EMAIL": "tester@example.invalid",
+    "GIT_COMMITTER_DATE": "2026-01-02T03:04:05+0000",
+}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Have an option for ``make test``."""
@@ -112,6 +121,15 @@ def _is_no_subreaper() -> Iterator[None]:
         ctypes.CDLL(None).prctl(process_tree.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _sealed_before() -> Iterator[None]:
+    """Give a git configuration and an identity to what is made before a test, for several tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**IDENTITY, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}.items():
+            patch.setenv(name, value)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the test a HOME, a git configuration, an identity, and a directory that is no project."""
@@ -130,12 +148,7 @@ def _sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CEILING_DIRECTORIES": tmp_path,
         "GIT_EDITOR": "false",
-        "GIT_AUTHOR_NAME": "A. Tester",
-        "GIT_AUTHOR_EMAIL": "tester@example.invalid",
-        "GIT_AUTHOR_DATE": "2026-01-02T03:04:05+0000",
-        "GIT_COMMITTER_NAME": "A. Tester",
-        "GIT_COMMITTER_EMAIL": "tester@example.invalid",
-        "GIT_COMMITTER_DATE": "2026-01-02T03:04:05+0000",
+        **IDENTITY,
         "TZ": "UTC",
         "PYTHONWARNINGS": "error",
         "RALPH_WRAP_LOG_FORMAT": "json",  # what most tests read; see tests/session/test_log_format.py

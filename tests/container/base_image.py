@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import docker
@@ -114,13 +115,32 @@ def _debian_name(sources: list[str]) -> str | None:
 
 
 def _import_debian(engine: docker.DockerClient, name: str, sources: list[str]) -> None:
-    if shutil.which("mmdebstrap") is None:
-        raise BaseImageError("the base image cannot be pulled, and mmdebstrap is not installed to make one")
     suite = min((line.split()[2] for line in sources), key=len)  # bookworm, not bookworm-security
+    import_suite(engine, name, BOOTSTRAP, suite, sources)
+
+
+def import_suite(
+    engine: docker.DockerClient, name: str, bootstrap: Sequence[str], suite: str, sources: Sequence[str]
+) -> None:
+    """Make a Debian, and have the engine import it.
+
+    Arguments:
+        engine: of Docker.
+        name: of the image, with its tag.
+        bootstrap: mmdebstrap with its options.
+        suite: of Debian.
+        sources: lines of apt for that suite.
+
+    Raises:
+        BaseImageError: Debian's packages cannot be had, or mmdebstrap is missing.
+
+    """
+    if shutil.which("mmdebstrap") is None:
+        raise BaseImageError("mmdebstrap is not installed, which would make a Debian")
     with tempfile.TemporaryDirectory() as directory:
         tree = Path(directory) / "rootfs.tar"  # a file: half a tree is never imported
         made = subprocess.run(
-            [*BOOTSTRAP, *apt_transport(), suite, str(tree), "-"],
+            [*bootstrap, *apt_transport(), suite, str(tree), "-"],
             input="\n".join(sources),
             capture_output=True,
             text=True,

@@ -56,7 +56,7 @@ def ensure(engine: docker.DockerClient, suite: str) -> str:
 
     Raises BaseImageError if Debian's packages cannot be had.
     """
-    source = _archive(suite)
+    source = archive(suite)
     recipe = json.dumps([BOOTSTRAP, source])
     name = f"{REPOSITORY}:{suite}-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
     try:
@@ -107,7 +107,7 @@ def shim(directory: Path, container: str) -> str:
     return f"{directory}{os.pathsep}{os.environ['PATH']}"
 
 
-def _archive(suite: str) -> str:
+def archive(suite: str) -> str:
     """Return the `deb` line of a suite, from the archive that has this machine's own."""
     own = [line.split() for line in debian_sources() if line.endswith(" main")]
     if not own:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.needs import needs, program
 from tests.support.processes import left
 from tests.support.sessions import command, run
 
@@ -28,6 +29,7 @@ def _trusted(_sealed: None, monkeypatch: pytest.MonkeyPatch) -> None:
 # What it does
 
 
+@needs(program("npm", "npm"))
 def test_packages_are_installed(repo: Repo) -> None:
     """By a real package manager, before the agent needs them; they go with the worktree."""
     repo.write(".gitignore", "node_modules/\n.ralph/worktrees/\n")
