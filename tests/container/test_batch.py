@@ -68,3 +68,27 @@ def test_another_container_goes_on_if_the_user_says_so(start_box: StartBox, repo
     refused = start_box(repo.path, *BATCH)
     assert (refused.wait(), "RALPH_TRUST=1" in refused.log()) == (125, True), refused.log()
     _assert_all_done(start_box(repo.path, *BATCH, env={"RALPH_TRUST": "1"}), repo)
+
+
+SLOW_TO_END = """\
+trap 'sleep 2; echo whole > late.txt; exit' TERM
+: > "$RALPH_PROJECT/calls.$RALPH_AGENT_ID"; while :; do sleep 0.05; done
+"""
+
+
+@pytest.mark.parametrize("how", ["as the command of the container", "docker exec"])
+def test_the_agents_of_a_batch_have_their_grace(start_box: StartBox, repo: Repo, how: str) -> None:
+    """They need two seconds to write a file after TERM. A session that gets two of them would hurry."""
+    repo.write(".gitignore", ".ralph/\ncalls*\n")
+    repo.write("TASKS.md", "- [ ] one\n- [ ] two\n")
+    repo.commit("tasks")
+    batch = ("ralph-wrap", "batch", "TASKS.md", "-j", "2", "--", "sh", "-c", SLOW_TO_END)
+    if how == "docker exec":
+        box = start_box(repo.path)
+        box.start(*batch)
+    else:
+        box = start_box(repo.path, *batch)
+    box.eventually(lambda: len([*repo.path.glob("calls.*")]) == len(("one", "two")), "both agents to work")
+    box.end(20)
+    branches = [name for name in repo.branches() if name.endswith("-wip")]
+    assert [repo.show(f"{name}:late.txt") for name in branches] == [b"whole\n"] * 2, box.log()

@@ -33,12 +33,14 @@ _LOCK = re.compile(rb"^\d+: FLOCK +\w+ +WRITE (\d+) [^ ]*:(\d+) ", re.MULTILINE)
 _LARGEST_TABLE = 1 << 24  # bytes; a lock has about 50
 _RECORDS_TIME = 0.5  # seconds for all records: a project full of large ones must not delay our signals
 
+# Every command that runs sessions, or passes the signals on to those that it has started: a session that gets
+# TERM from us and from its batch takes the second one for "hurry", and its agent loses the grace.
 # The pattern separates the options of Python that take a word, so that it can match a line in only one way.
 # A pattern with two ways can take exponential time on a command line that an agent chooses.
 _WRAPPER = re.compile(
     rb"(?:(?:[^\0]*/)?python[^\0/]*\0(?:-[XW]\0[^\0]*\0|-(?![XW]\0)[^\0]*\0)*"
     rb"(?:(?<!-[XW]\0)-[^\0]*m\0ralph_wrap|(?:[^\0-][^\0]*/)?ralph-wrap)"
-    rb"|(?:[^\0]*/)?ralph-wrap)\0(?:run|spawn|resume)\0"
+    rb"|(?:[^\0]*/)?ralph-wrap)\0(?:run|spawn|resume|batch|fleet\0(?:work|run))\0"
 )
 
 # The program ``delete_tree``, which deletes a worktree that is saved and removed, or a fork that does so
@@ -125,12 +127,12 @@ def ignores_term(pid: int) -> bool:
 
 
 def is_wrapper(pid: int) -> bool:
-    """Return whether a process looks like a session; its record may be elsewhere or may not exist yet."""
+    """Return whether a process looks like one that runs sessions; its record may be missing, or elsewhere."""
     return runs_session(_content(f"/proc/{pid}/cmdline"))
 
 
 def runs_session(command_line: bytes) -> bool:
-    """Return whether a command line is that of a session.
+    """Return whether a command line is that of a session, or of a command that ends its sessions itself.
 
     Arguments:
         command_line: the words, with a NUL after each.
