@@ -43,6 +43,7 @@ WORKTREE = (
     "warm",
     "ignore",
     "layout",
+    "git_file",
     "register",
     "lock",
     "model",

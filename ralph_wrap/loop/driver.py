@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from ralph_wrap.config import OnLeak
+from ralph_wrap.errors import RalphError
 from ralph_wrap.loop.agent_report import FAILED
 from ralph_wrap.loop.allowance_wait import AllowanceWait
 from ralph_wrap.loop.iteration import IterationRunner
@@ -109,6 +110,8 @@ class Driver:
                         status = CUT_SHORT
                 finally:
                     self._context.look_outside("during setup")
+                if not self._context.mend():
+                    return LoopResult("leak", RalphError.exit_code, 0)
                 pristine = ""
             return self._run(pristine, status)
 
@@ -161,6 +164,7 @@ class Driver:
             last=self._requests.look() is not None,
             leaked=self._settings.on_leak is OnLeak.STOP
             and self._context.look_outside(f"during iteration {number}"),
+            lost=not self._context.mend(),
         )
         if (
             not before

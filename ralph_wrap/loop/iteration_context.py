@@ -38,6 +38,7 @@ class IterationContext(NamedTuple):
             fingerprint, empty if it has not changed.
         look_outside: logs changes outside the workspace since the last call, and returns whether there are
             any. The argument is the phase for the message.
+        mend: repairs what the agent has broken of its worktree, and returns whether git works there.
         start: starts a command of the agent.
         beat: mirrors the session if that is due; called while the agent works. Returns when to call it again,
             as :func:`time.monotonic` counts.
@@ -60,4 +61,5 @@ class IterationContext(NamedTuple):
     hand_over: Callable[[int, str, bool], str]
     look_outside: Callable[[str], bool]
     beat: Callable[[], float]
+    mend: Callable[[], bool] = lambda: True
     start: Callable[[ProcessSpec], ProcessGroup] = ProcessGroup

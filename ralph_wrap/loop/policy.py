@@ -72,6 +72,7 @@ class Iteration(NamedTuple):
         leaked: a file, a ref or the configuration outside the workspace changed during the iteration.
         refused: the usage limit of the account prevented its work; ``None`` if it did not.
         passing: it failed because of the network, or of an overloaded service.
+        lost: the worktree cannot be used any more: the agent has removed it, or put another repository there.
         reached: the limit on tokens or cost that it reached by its end.
 
     """
@@ -84,6 +85,7 @@ class Iteration(NamedTuple):
     leaked: bool = False
     refused: UsageLimitRefusal | None = None
     passing: bool = False
+    lost: bool = False
     reached: CutReason | None = None
 
     @property
@@ -178,7 +180,7 @@ def _ended_by(iteration: Iteration, on_leak: OnLeak) -> EndLoop | None:
         return EndLoop("promise" if iteration.promised else "stop", 0)
     if iteration.cut is not None and iteration.cut in _ENDING:
         return EndLoop(iteration.cut.value, CUT_SHORT)
-    if iteration.leaked and on_leak is OnLeak.STOP:
+    if iteration.lost or (iteration.leaked and on_leak is OnLeak.STOP):
         return EndLoop("leak", RalphError.exit_code)
     if iteration.reached is not None:
         return EndLoop(iteration.reached.value, iteration.status)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.session.workspace import Workspace
 
+# Without its .git file, git would find the project's own checkout above the worktree, and commit there.
+_CEILING = "GIT_CEILING_DIRECTORIES"
 _HOOKS_OFF = ("core.hooksPath", "/dev/null")
 _HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT: configuration for one process tree, without writing a file
 
@@ -29,6 +31,9 @@ def agent_environment(context: SessionContext, workspace: Workspace) -> dict[str
         "RALPH_PROJECT": os.fspath(context.project.root),
         "RALPH_PORT": str(port_for(context.record.id, _live_ids(context))),
     }
+    if workspace.tree is not None:
+        above = [os.fspath(workspace.path.parent), *filter(None, [environ.get(_CEILING)])]
+        environ[_CEILING] = os.pathsep.join(above)
     if workspace.tree is not None and not workspace.tree.clone:  # a clone has a configuration of its own
         for key, value in environment_config(workspace.tree.registration):
             environ = environment_with_config(environ, key, value)

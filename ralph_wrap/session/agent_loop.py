@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ralph_wrap.session.checkpoint import Checkpoint
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.session.ending import SessionState
+    from ralph_wrap.session.own_files import OwnFiles
     from ralph_wrap.session.workspace import Workspace
     from ralph_wrap.state.claim import SessionClaim
     from ralph_wrap.system.files import FileLock
@@ -42,6 +43,7 @@ class AgentLoop:
         checkpoint: keeps the work of each iteration.
         signals: entered; they end the loop.
         state: notes what has happened.
+        own_files: of the session, which a user may delete.
 
     """
 
@@ -54,6 +56,7 @@ class AgentLoop:
         checkpoint: Checkpoint,
         signals: SignalHandlers,
         state: SessionState,
+        own_files: OwnFiles,
     ) -> None:
         self._context = context
         self._workspace = workspace
@@ -62,6 +65,7 @@ class AgentLoop:
         self._checkpoint = checkpoint
         self._signals = signals
         self._state = state
+        self._files = own_files
         self._log = context.log
 
     def run(self, stack: contextlib.ExitStack, last: contextlib.ExitStack) -> LoopResult:
@@ -79,18 +83,20 @@ class AgentLoop:
         settings, log = self._context.settings, self._log
         listener = self._state.listener = OutputListener(settings, settings.until)
         lock = self._claim.lock_for_agents()
+        self._files.steps.append(lock.take_again)
         stack.callback(lock.release, unlink=True)
         start = self._start(stack)
         relay = self._state.relay = OutputRelay(
             self._claim.directory / "output.log", (1, 2), listener.hear, self._log_trouble
         )
+        self._files.steps.append(relay.write_log_again)
         stack.callback(
             run_step,
             log,
             "end the agent's processes",
             lambda: self._end_processes(settings.grace, signalled=False),
         )
-        requests = StopRequests(self._claim.directory, log)
+        requests = StopRequests(self._claim.directory, log, restore=self._files.restore)
         last.callback(requests.close)
         context = self._iteration_context(requests, lock, start)
         driver = Driver(settings, context, relay, listener, self._signals, log)
@@ -123,12 +129,13 @@ class AgentLoop:
             requests=requests,
             fingerprint=lambda: self._fingerprint(git),
             pristine=_pristine(workspace),
-            begin=lambda number: try_update(self._claim, self._log, iteration=number),
+            begin=self._begin,
             spawned=self._note_agent,
             end_leftovers=lambda grace: self._end_processes(grace, signalled=True),
             process_tree=self._process_tree,
             hand_over=self._checkpoint.after,
             look_outside=workspace.look_outside,
+            mend=lambda: workspace.tree is None or self._context.end.mend(workspace.tree),
             start=start,
             beat=lambda: self._checkpoint.beat(self._claim.record.iteration),
         )
@@ -141,6 +148,10 @@ class AgentLoop:
         except (GitError, OSError):
             return ""
         return fingerprints.fingerprint(git, self._workspace.path, tree.copies if tree else None)
+
+    def _begin(self, number: int) -> None:
+        self._files.restore()
+        try_update(self._claim, self._log, iteration=number)
 
     def _note_agent(self) -> None:
         self._state.agent_started = True

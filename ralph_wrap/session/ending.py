@@ -263,7 +263,7 @@ def try_update(claim: SessionClaim, log: Log, **changes: Any) -> None:
         log.event("record.not_written", reason=str(error))
 
 
-def run_step(log: Log, name: str, step: Callable[[], None]) -> None:
+def run_step(log: Log, name: str, step: Callable[[], object]) -> None:
     """Run one step of the end; if it fails, the log names it, and the next steps run all the same."""
     try:
         step()

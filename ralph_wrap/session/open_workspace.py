@@ -23,6 +23,7 @@ from ralph_wrap.state.project import RUN
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.transaction import create
+from ralph_wrap.worktree.git_file import inode_of
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 
@@ -69,6 +70,16 @@ def open_workspace(context: SessionContext, obstacle: IsolationError | None) -> 
         return deferred.plain_root.enter_plain_root(context, error.message)
 
 
+def add_ignore_rule(context: SessionContext) -> None:
+    """Hide the worktrees from the git of the project's checkout, unless the user hides them already."""
+    project = context.project
+    if project.repository is None or project.root != project.checkout or context.hidden:
+        return
+    changed = ensure_ignored(project.git, project.repository, context.settings.ignore)
+    if changed is not None:
+        context.log.event("ignore_rule.added", f"{RULE} added to {changed}", path=os.fspath(changed))
+
+
 class WorktreeOpening(NamedTuple):
     """Creates the worktree of a session."""
 
@@ -84,11 +95,10 @@ class WorktreeOpening(NamedTuple):
 
         """
         context = self.context
-        project, repository = context.project, context.project.repository
+        repository = context.project.repository
         if repository is None or context.base is None:
             raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
-        if project.root == project.checkout and not context.hidden:
-            self._add_ignore_rule(repository)
+        add_ignore_rule(context)
         with monitor_leaks(context) as leak_monitor:
             tree = self._check_out(repository, context.base, leak_monitor)
             restored = self._restore(tree) if context.settings.resumes else None
@@ -96,12 +106,6 @@ class WorktreeOpening(NamedTuple):
             if context.settings.resumes:
                 restore_submodules(context, tree)
         return Workspace(tree.path, tree=tree, restored=restored, leak_monitor=leak_monitor)
-
-    def _add_ignore_rule(self, repository: Repository) -> None:
-        context = self.context
-        changed = ensure_ignored(context.project.git, repository, context.settings.ignore)
-        if changed is not None:
-            context.log.event("ignore_rule.added", f"{RULE} added to {changed}", path=os.fspath(changed))
 
     def _check_out(self, repository: Repository, base: str, leak_monitor: LeakMonitor) -> LinkedWorktree:
         context = self.context
@@ -128,7 +132,7 @@ class WorktreeOpening(NamedTuple):
             context.log.warning("pool.unused", f"no warm worktree: {error.message}", "ralph-wrap pool --fill")
             tree = self._create(repository, base, None, leak_monitor.begin, meanwhile)
         log_created(context, tree)
-        return tree._replace(objects=objects)
+        return tree._replace(objects=objects, inode=inode_of(tree.path))
 
     def _create(
         self,

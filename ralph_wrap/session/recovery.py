@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 from functools import cached_property
 
 from ralph_wrap.errors import RalphError, RefusedError
@@ -23,7 +22,7 @@ from ralph_wrap.state.remote_refs import REMOTES
 from ralph_wrap.state.session_start import START
 from ralph_wrap.system import files
 from ralph_wrap.system.process import OWN_COMMAND
-from ralph_wrap.worktree.recover import adopt, finish_deleted, is_deleted, moved_or_replaced
+from ralph_wrap.worktree.recover import adopt, moved_or_replaced
 from ralph_wrap.worktree.save.unused_branch import drop_branch_at
 
 TYPE_CHECKING = False
@@ -153,31 +152,8 @@ class SessionRecovery:
             for_good: remove the worktree even if the session should have kept it.
 
         """
-        if not survivors and is_deleted(tree):
-            return self._finish_deleted(tree)
         end = self._end._replace(policy=WorktreePolicy()) if for_good else self._end
         return end.leave(tree, self._home.trash, survivors, unstarted=self._record.state == "starting")
-
-    def _finish_deleted(self, tree: LinkedWorktree) -> WorktreeOutcome:
-        """Save what git still knows of a worktree that its user has deleted, and log what is lost."""
-        end, prefix = self._end, f"refs/ralph/snapshots/{self._record.id}/"
-        outcome = finish_deleted(tree, end.project.git, self._record)
-        end.log_outcome(os.fspath(tree.path), outcome)
-        if outcome.kept:
-            return outcome
-        numbers = [ref.removeprefix(prefix) for ref in list_refs(end.project.git, prefix)]
-        last = max((int(number) for number in numbers if number.isdecimal()), default=0)
-        after = f", and came after the snapshot {prefix}{last}" if last else ""
-        root = shlex.quote(os.fspath(end.project.root))
-        saved = outcome.saved.branch if outcome.saved else None
-        shown = f"{prefix}{last}" if last else saved or tree.branch
-        end.log.warning(
-            "worktree.deleted",
-            f"nothing is at {tree.path}: lost with it is what was neither committed nor staged{after}",
-            f"to see what is saved: git -C {root} log -p {shlex.quote(shown)}",
-            path=os.fspath(tree.path),
-        )
-        return outcome
 
     def drop_unused_branch(self, tree: LinkedWorktree | None, outcome: WorktreeOutcome | None) -> None:
         """Delete the branch if the session left no work on it.

@@ -30,7 +30,8 @@ from ralph_wrap.config import Settings
 from ralph_wrap.errors import RalphError
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.ending import SessionEnd, SessionState, has_left_worktree, run_step, try_update
-from ralph_wrap.session.open_workspace import open_workspace
+from ralph_wrap.session.open_workspace import add_ignore_rule, open_workspace
+from ralph_wrap.session.own_files import OwnFiles
 from ralph_wrap.session.preflight import look_first, planned, taken_in
 from ralph_wrap.session.workspace import Workspace, recorded
 from ralph_wrap.state.claim import claim_again, claim_id
@@ -180,6 +181,8 @@ class Session:
         self._at_end("print how it ended", end.print_end)
         self._at_end("release the record", lambda: end.release(self._context))
         self._at_end("write the report", lambda: end.write_report(self._context))
+        own_files = OwnFiles(project, claim, self._log)
+        self._at_end("find the session's files", own_files.restore)
         record = claim.record
         self._log.attach(claim.directory / "events.jsonl", agent_id=record.id, session_id=record.session)
         self._log.event("session.registered", pid=record.pid, project=os.fspath(project.root))
@@ -201,7 +204,7 @@ class Session:
         workspace = self._state.workspace = open_workspace(context, obstacle)
         if workspace.lock is not None:
             self._stack.callback(workspace.lock.release)
-        self._start_work(context, workspace, claim, processes, end, mirror)
+        self._start_work(context, workspace, claim, processes, end, mirror, own_files)
 
     def _ensure_places(self, project: Project) -> Mapping[str, str]:
         """Check that what is not the project's has a place outside of it; return the environment with a home.
@@ -234,6 +237,7 @@ class Session:
         processes: process_tree.ProcessTree,
         end: SessionEnd,
         mirror: Mirror | None,
+        own_files: OwnFiles,
     ) -> None:
         """Make the session ready for its agent."""
         checkpoint = deferred.checkpoint.Checkpoint(context, workspace.tree, processes, mirror)
@@ -259,11 +263,17 @@ class Session:
             process_tree.become_subreaper()
             gc.freeze()  # no collection looks at the modules again
             gc.enable()  # __main__ has disabled it
+        self._at_end("find the session's files", own_files.restore)
+        own_files.steps += [
+            lambda: _write_start(self._settings, context.project, claim, self._log),
+            lambda: add_ignore_rule(context),
+        ]
+        own_files.restore()
         _write_start(self._settings, context.project, claim, self._log)
         _hand_over(context, claim, workspace)
         _introduce(claim, workspace, self._log)
         self._loop = deferred.agent_loop.AgentLoop(
-            context, workspace, claim, processes, checkpoint, self._signals, self._state
+            context, workspace, claim, processes, checkpoint, self._signals, self._state, own_files
         )
 
     def _begin_guard(self, project: Project, record: SessionRecord) -> SessionGuard:
@@ -274,7 +284,7 @@ class Session:
             guard.begin()
         return self._state.guard
 
-    def _at_end(self, name: str, step: Callable[[], None]) -> None:
+    def _at_end(self, name: str, step: Callable[[], object]) -> None:
         """Add a step of the end; it runs before all that were added earlier."""
         self._stack.callback(run_step, self._log, name, step)
 
@@ -343,6 +353,7 @@ def _hand_over(context: SessionContext, claim: SessionClaim, workspace: Workspac
             base=now.base,
             workspace=now.workspace,
             branch_created=now.branch_created,
+            worktree_inode=now.worktree_inode,
             restored=workspace.restored,
         )
         write_anchor(workspace.tree.registration, workspace.tree.path)

@@ -155,11 +155,13 @@ def recorded(record: SessionRecord, workspace: Workspace | None) -> SessionRecor
     """Return a session's record with its actual workspace; the plan may have been another one."""
     if workspace is None:
         return record._replace(branch=None, base=None, workspace=None)
+    tree = workspace.tree
     return record._replace(
         branch=workspace.branch,
         base=workspace.base,
         workspace=os.fspath(workspace.path),
-        branch_created=workspace.tree is not None and workspace.tree.branch_created,
+        branch_created=tree is not None and tree.branch_created,
+        worktree_inode=tree.inode if tree else 0,
     )
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 from ralph_wrap.config import OnDirty
 from ralph_wrap.git import list_refs, pointer
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.worktree.git_file import GitFileChange, mend_git_file, way_out
+from ralph_wrap.worktree.recover import finish_deleted, is_deleted
 from ralph_wrap.worktree.remove import drop_branch, finish
 from ralph_wrap.worktree.save.result import SaveRequest
 
@@ -77,6 +80,32 @@ class WorktreeEnd(NamedTuple):
     reuse: Callable[[Path, Collection[str]], None] = _do_not_reuse
     waits_for_gc: bool = True
 
+    def mend(self, tree: LinkedWorktree) -> bool:
+        """Write the ``.git`` file of a worktree back, log that, and return whether git works there."""
+        try:
+            change = mend_git_file(tree)
+        except OSError as error:
+            change = GitFileChange(f"{tree.path}/.git cannot be written back: {error.strerror}", mended=False)
+        if change is None:
+            return True
+        if change.mended:
+            self.log.warning(
+                "worktree.mended",
+                f"{change.found}: ralph-wrap has written it back",
+                "until now, git found no repository in the worktree, or another one",
+                path=os.fspath(tree.path),
+            )
+            return True
+        gone = not os.path.lexists(tree.path)
+        self.log.warning(
+            "worktree.gone" if gone else "worktree.replaced",
+            f"the worktree {tree.path} was deleted"
+            if gone
+            else f"{change.found}: what an agent commits there is not on {tree.branch}",
+            path=os.fspath(tree.path),
+        )
+        return False
+
     def leave(
         self,
         tree: LinkedWorktree,
@@ -96,6 +125,9 @@ class WorktreeEnd(NamedTuple):
             cancel: looked at after the save; without time, the removal is left to the next start.
 
         """
+        if not survivors and is_deleted(tree):
+            return self._finish_deleted(tree)
+        self.mend(tree)
         policy = self.policy
         keep = "it was asked for" if policy.keep else None
         if survivors:
@@ -123,16 +155,43 @@ class WorktreeEnd(NamedTuple):
             outcome = outcome._replace(saved=self._as_taken_in(outcome.saved))
         if survivors:
             outcome = outcome._replace(asked=False)
-        self.log_outcome(os.fspath(tree.path), outcome)
+        self.log_outcome(os.fspath(tree.path), outcome, way_out(tree, self.record.id))
         return outcome
+
+    def _finish_deleted(self, tree: LinkedWorktree) -> WorktreeOutcome:
+        """Save what git still knows of a worktree that somebody has deleted, and log what is lost."""
+        prefix = f"refs/ralph/snapshots/{self.record.id}/"
+        outcome = finish_deleted(tree, self.project.git, self.record)
+        self.log_outcome(os.fspath(tree.path), outcome)
+        if outcome.kept:
+            return outcome
+        numbers = [ref.removeprefix(prefix) for ref in list_refs(self.project.git, prefix)]
+        last = max((int(number) for number in numbers if number.isdecimal()), default=0)
+        after = f", and came after the snapshot {prefix}{last}" if last else ""
+        lost = f"what was neither committed nor staged{after}"
+        root = shlex.quote(os.fspath(self.project.root))
+        saved = outcome.saved.branch if outcome.saved else None
+        shown = f"{prefix}{last}" if last else saved or tree.branch
+        self.log.warning(
+            "worktree.deleted",
+            f"nothing is at {tree.path}: lost with it is {lost}",
+            f"to see what is saved: git -C {root} log -p {shlex.quote(shown)}",
+            path=os.fspath(tree.path),
+        )
+        return outcome._replace(lost=lost)
 
     def _as_taken_in(self, saved: SavedWork) -> SavedWork:
         """Name the repository that gets the work of submodules with the bundle, not the replica."""
         store = pointer.common_dir_by_place(self.project.checkout)
         return saved._replace(inner=tuple(submodule._replace(store=store) for submodule in saved.inner))
 
-    def log_outcome(self, path: str, outcome: WorktreeOutcome) -> None:
-        """Log what became of a worktree."""
+    def log_outcome(self, path: str, outcome: WorktreeOutcome, hint: str | None = None) -> None:
+        """Log what became of a worktree.
+
+        Arguments:
+            hint: the command after which it can go; normally ``ralph-wrap rm``.
+
+        """
         saved = outcome.saved
         if saved and saved.branch:
             self.log.event("work.saved", branch=saved.branch, paths=list(saved.paths))
@@ -152,7 +211,7 @@ class WorktreeEnd(NamedTuple):
             self.log.warning(
                 "worktree.kept",
                 f"worktree kept: {path} ({outcome.kept})",
-                f"to save what can be saved, and remove it: ralph-wrap rm {self.record.id}",
+                hint or f"to save what can be saved, and remove it: ralph-wrap rm {self.record.id}",
                 path=path,
             )
         else:

@@ -58,6 +58,29 @@ class SessionClaim:
             files.replace(self._path, after)
         self.record = changed
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the record, the lock that we hold and the directory are in their places."""
+        try:
+            return self._lock.is_in_place and os.path.lexists(self._path) and self.directory.is_dir()
+        except OSError:
+            return False
+
+    def write_anew(self) -> None:
+        """Make record, lock and directory anew where they were deleted.
+
+        Raises:
+            OSError: one of them cannot be made, or another process has our id now.
+
+        """
+        self.registry.prepare()
+        self._lock.take_again()
+        self.directory.mkdir(exist_ok=True)
+        if self.directory.is_symlink():
+            raise OSError(errno.ELOOP, "a symlink is not followed", os.fspath(self.directory))
+        self.record = self.record._replace(lock_inode=self._lock.inode)
+        files.replace(self._path, self.record.to_json())
+
     def lock_for_agents(self) -> files.FileLock:
         """Take the lock that an agent and its child processes inherit; it is held while one of them runs.
 

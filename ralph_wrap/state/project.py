@@ -190,7 +190,7 @@ def registries(project: Project) -> Iterator[Registry]:
     There is at least one. A second registry that we cannot read is left out. It may belong to root: a process
     that has become the owner of the project cannot read it any more.
     """
-    inside = not _symlink(project)
+    inside = not linked_directory(project)
     if inside:
         yield Registry(project.root / RUN)
     yield from _registry_of_clones(project)
@@ -217,7 +217,7 @@ def _may_be_seen(path: Path) -> bool:
 
 def has_ownerless(project: Project) -> bool:
     """Tell within a few milliseconds whether there may be sessions with a dead owner."""
-    if not _symlink(project) and Registry(project.root / RUN).has_ownerless():
+    if not linked_directory(project) and Registry(project.root / RUN).has_ownerless():
         return True
     if any(registry.has_ownerless() for registry in _registry_of_clones(project)):
         return True
@@ -283,7 +283,7 @@ def register_session(
         RalphError: no registry works, or one of our directories is a symlink.
 
     """
-    if link := _symlink(project):
+    if link := linked_directory(project):
         # No fallback: an agent that makes the symlink would take the isolation of the next session away.
         raise RalphError(f"{link} is a symlink, which is not followed", "replace it by a directory")
     problem: IsolationError | None = None
@@ -301,7 +301,7 @@ def register_session(
     )
 
 
-def _symlink(project: Project) -> Path | None:
+def linked_directory(project: Project) -> Path | None:
     """Return our first directory that is a symlink: it may lead out of the project, and git stops there."""
     run = project.root / RUN
     directories = (run.parent, run, project.root / WORKTREES, *(run / name for name in _PARTS))

@@ -48,6 +48,7 @@ class SessionRecord(NamedTuple):
         worktree: name of its worktree's directory, that of the session that it goes on from: most agents find
             a conversation only in the same directory. ``None`` if the name is its own session id.
         branch_created: the session created its branch: the branch did not exist before.
+        worktree_inode: inode of its worktree's directory, 0 if unknown; in a copy of the project it differs.
         title: what people call the session; empty if it has no name and no prompt.
         task: token of the task that it does in a batch; empty if there is none.
         extra: keys that this version does not know; they are kept unchanged.
@@ -79,6 +80,7 @@ class SessionRecord(NamedTuple):
     restored: str | None = None
     worktree: str | None = None
     branch_created: bool = False
+    worktree_inode: int = 0
     title: str = ""
     task: str = ""
     extra: Mapping[str, Any] = MappingProxyType({})
@@ -193,6 +195,7 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {  # in the order of the fields
     **dict.fromkeys(("file_mode", "symlinks"), bool),
     **dict.fromkeys(("resumes", "restored", "worktree"), _OPTIONAL),
     "branch_created": bool,
+    "worktree_inode": int,
     **dict.fromkeys(("title", "task"), str),
 }
 _REQUIRED = {*_KINDS} - {*SessionRecord._field_defaults}

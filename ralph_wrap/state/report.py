@@ -41,7 +41,7 @@ _LIMITS = {
     "max-tokens": "--max-tokens: this number of tokens is used",
     "fleet-max-cost": "--fleet-max-cost: the sessions of the run have spent this amount",
     "usage-limit": "the account's usage limit lasts longer than --max-time",
-    "leak": "--on-leak stop: a file outside the worktree changed",
+    "leak": "the worktree was deleted or replaced, or a file outside changed (--on-leak stop)",
 }
 """The cause of the end, for people, if a limit ended the loop."""
 
@@ -71,6 +71,7 @@ class SessionReport(NamedTuple):
         submodules: submodules with saved work: path, repository that contains it now, refs in it.
         workspace: the directory in which the agent worked.
         kept: reason why the worktree was kept.
+        lost: what is lost, because somebody else had deleted the worktree; ``None`` if nothing is.
         ignored_removed: ignored files removed with the worktree: their number, and the first few names.
         leaks: changes outside the worktree, with their times; ``None`` without a worktree.
         fallback: reason why there was no worktree.
@@ -103,6 +104,7 @@ class SessionReport(NamedTuple):
     submodules: tuple[dict[str, Any], ...] = ()
     workspace: str | None = None
     kept: str | None = None
+    lost: str | None = None
     ignored_removed: dict[str, Any] | None = None
     leaks: tuple[str, ...] | None = None
     fallback: str | None = None
@@ -258,9 +260,7 @@ def summary(report: SessionReport, log: Path, location: str = "") -> str:
         seen = f"git --git-dir={shlex.quote(submodule['repository'])} log -p -m --first-parent"
         rows += [("submodule", f"{submodule['path']}: {seen} {ref}") for ref in submodule["refs"]]
     if report.workspace and report.base:
-        rows.append(
-            ("worktree", f"kept: {near(report.workspace)} ({report.kept})" if report.kept else "removed")
-        )
+        rows.append(("worktree", _worktree(report)))
     if report.ignored_removed and report.ignored_removed["files"]:
         names = ", ".join(report.ignored_removed["paths"])
         rows.append(("ignored", f"{_counted(report.ignored_removed['files'], 'file')} went with it: {names}"))
@@ -336,6 +336,12 @@ def _next(report: SessionReport) -> Iterator[tuple[str, str]]:
         yield "" if kept else "go on", f"ralph-wrap resume {report.id}"
     if report.ended_by not in _LIMITS and (command := drop_command(report)):
         yield "drop", command
+
+
+def _worktree(report: SessionReport) -> str:
+    if report.kept:
+        return f"kept: {near(report.workspace or '')} ({report.kept})"
+    return f"was deleted: lost is {report.lost}" if report.lost else "removed"
 
 
 def _has_commits(report: SessionReport) -> bool:

@@ -15,11 +15,12 @@ from enum import Enum
 
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat, MisshapenError
-from ralph_wrap.system.inotify import CAME, DirectoryWatch
+from ralph_wrap.system.inotify import CAME, LEFT, DirectoryWatch
 from ralph_wrap.system.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from typing import Self
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 EVERY = 30.0
 """Maximum number of seconds between two checks; some file systems send no inotify events."""
 
+_CHANGES = CAME | LEFT  # the kernel says that a directory is gone once nobody has a file of it open
+_DELETION = 1.0  # seconds for a deletion of our directories, for example by git clean
 _NAME = "stop"
 _FORMAT = DocumentFormat(version=1, largest=4096)
 
@@ -139,18 +142,27 @@ class StopRequests:
     Arguments:
         directory: the directory of the session.
         every: maximum number of seconds between two checks; some file systems send no inotify events.
+        restore: called if somebody has deleted the directory; returns whether it is there again.
 
     Attributes:
         due: time of the next check, as :func:`time.monotonic` counts; an event may cause an earlier one.
 
     """
 
-    def __init__(self, directory: Path, log: Log, every: float = EVERY) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        log: Log,
+        every: float = EVERY,
+        restore: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.due = 0.0
         self._directory = directory
         self._log = log
         self._every = every
-        self._watch = DirectoryWatch(directory, events=CAME)
+        self._restore = restore
+        self._missing = False
+        self._watch = DirectoryWatch(directory, events=_CHANGES)
         self._mode: StopMode | None = None
         self._complained = False
 
@@ -161,10 +173,24 @@ class StopRequests:
 
     def look(self) -> StopMode | None:
         """Return the strongest request so far; read the file only if it may have changed."""
-        if self._watch.changed() or time.monotonic() >= self.due:
-            self.due = time.monotonic() + self._every
+        changed = self._watch.changed()
+        if changed or time.monotonic() >= self.due:
+            # After a change again soon: it may be the first file that goes, and the directory comes last.
+            self.due = time.monotonic() + (min(_DELETION, self._every) if changed else self._every)
+            self._look_for_directory()
             self._read()
         return self._mode
+
+    def _look_for_directory(self) -> None:
+        """Have a deleted directory made anew, once whoever deletes it had time to finish."""
+        if self._directory.is_dir():
+            self._missing = False
+        elif not self._missing:
+            self._missing = True
+            self.due = time.monotonic() + _DELETION
+        elif self._restore():
+            self._missing = False
+            self._watch.watch(self._directory, events=_CHANGES)
 
     def _read(self) -> None:
         try:

@@ -54,9 +54,13 @@ class DirectoryWatch:
         if sys.platform == "linux":
             library = deferred.ctypes.CDLL(None, use_errno=True)
             self.descriptor = library.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
-            for directory in directories if self.descriptor >= 0 else ():
-                mask = events | _ONLY_DIRECTORY | _DONT_FOLLOW
-                self._watches.append(library.inotify_add_watch(self.descriptor, os.fsencode(directory), mask))
+            self.watch(*directories, events=events)
+
+    def watch(self, *directories: Path, events: int) -> None:
+        """Watch more directories, also those that were made anew at the path of earlier ones."""
+        for directory in directories if self.descriptor >= 0 else ():
+            library, mask = deferred.ctypes.CDLL(None), events | _ONLY_DIRECTORY | _DONT_FOLLOW
+            self._watches.append(library.inotify_add_watch(self.descriptor, os.fsencode(directory), mask))
 
     def changed(self) -> bool:
         """Return without waiting whether there was a change since the last call."""

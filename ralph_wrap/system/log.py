@@ -22,6 +22,7 @@ from contextvars import ContextVar
 from functools import partial
 
 from ralph_wrap.system import deferred
+from ralph_wrap.system.files.reopen import write_again
 from ralph_wrap.system.status_line import StatusLine
 from ralph_wrap.system.text import located
 
@@ -162,6 +163,16 @@ class Log:
         early, self._early = self._early or [], None
         for line in early:
             self._append(line)
+
+    def write_again(self, path: Path) -> None:
+        """Write the event log anew if it was deleted, with all that it held.
+
+        Raises:
+            OSError: it cannot be written.
+
+        """
+        if self._file >= 0:
+            write_again(self._file, path)
 
     def event(self, event: str, message: str = "", **facts: Any) -> None:
         """Log that something happened; print the message, if there is one."""

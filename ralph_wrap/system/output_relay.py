@@ -22,6 +22,7 @@ import stat
 import time
 
 from ralph_wrap.system.files import write_all
+from ralph_wrap.system.files.reopen import write_again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class OutputRelay:
         self._on_stdout = on_stdout
         self._on_trouble = on_trouble
         self._log_works = True
+        self._log_path = log
         try:
             self._log = os.open(
                 log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
@@ -156,6 +158,16 @@ class OutputRelay:
     def is_held_up(self) -> bool:
         """Whether output of the agent still waits for a slow reader."""
         return bool(self._stdout.waiting or self._stderr.waiting)
+
+    def write_log_again(self) -> None:
+        """Write the log anew if it was deleted, with all that it held.
+
+        Raises:
+            OSError: it cannot be written.
+
+        """
+        if self._log_works:
+            write_again(self._log, self._log_path)
 
     def share(self, line: StatusLine) -> bool:
         """Hide the status line of a terminal before each output to it.

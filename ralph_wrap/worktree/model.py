@@ -47,6 +47,7 @@ class LinkedWorktree(NamedTuple):
         clone: it is a clone, and the repository is its replica (see ``worktree.create.replica``).
         objects: the directories with the objects of the repository, before an agent worked in the worktree;
             ``None`` if that is unknown.
+        inode: of its directory, when an agent began to work there; 0 if that is unknown.
 
     """
 
@@ -62,6 +63,7 @@ class LinkedWorktree(NamedTuple):
     stays: str | None = None
     clone: bool = False
     objects: ObjectStamps | None = None
+    inode: int = 0
 
     @property
     def copies(self) -> RepositoryCopies | None:

@@ -118,6 +118,7 @@ def write_anchor(registration: Path, path: Path) -> None:
     another file system there is no such link, and a missing disk is no deleted worktree.
     """
     with contextlib.suppress(OSError):
+        (registration / ANCHOR).unlink(missing_ok=True)  # of a file that an agent has deleted
         (registration / ANCHOR).hardlink_to(path / ".git")
 
 

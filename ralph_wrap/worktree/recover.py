@@ -28,6 +28,7 @@ from ralph_wrap.errors import RefusedError
 from ralph_wrap.git import decode, file_system_config, pointer
 from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree import ownership
+from ralph_wrap.worktree.git_file import is_same_directory
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import directory_of
 from ralph_wrap.worktree.managed.metadata import marked
@@ -111,6 +112,7 @@ def adopt(repository: Repository, record: SessionRecord, *, path: Path, trash: P
         if ownership.was_unlocked(registration, record)
         else None,
         clone=(registration / ownership.CLONE).is_file(),
+        inode=record.worktree_inode,
     )
 
 
@@ -155,7 +157,8 @@ def _is_sessions(registration: Path, path: Path, leaving: Path | None, record: S
     names_path = pointer.is_below_some_mount(content, path, _TAIL)
     if names_path and record.state == "starting":
         _complete_pointer(registration, path, content)
-    if names_path and ownership.names_registration(directory, registration, path=path):
+    is_same = leaving is None and is_same_directory(path, record.worktree_inode)
+    if names_path and (is_same or ownership.names_registration(directory, registration, path=path)):
         ours = pointer.gitdir_content(path)
         if content != ours:
             files.replace(registration / pointer.BACK, ours)
@@ -329,7 +332,7 @@ def is_deleted(worktree: LinkedWorktree) -> bool:
             not os.path.lexists(path)
             and ownership.is_unlinked(registration)
             and not path.parent.is_symlink()
-            and path.parent.stat().st_dev == registration.stat().st_dev
+            and _nearest(path.parent).stat().st_dev == registration.stat().st_dev
             and worktree.owner is not None
             and ownership.read_mark(registration) == worktree.owner.mark
             and ownership.names_directory(registration, path)
@@ -340,6 +343,13 @@ def is_deleted(worktree: LinkedWorktree) -> bool:
         )
     except OSError:
         return False
+
+
+def _nearest(directory: Path) -> Path:
+    """Return the nearest directory that exists: ``rm -rf .ralph`` deletes some more."""
+    while not directory.is_dir():
+        directory = directory.parent
+    return directory
 
 
 def finish_deleted(worktree: LinkedWorktree, git: Git, record: SessionRecord) -> WorktreeOutcome:

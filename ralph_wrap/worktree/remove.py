@@ -32,6 +32,7 @@ from ralph_wrap.system import deferred, files, process_table
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.replica import refresh
+from ralph_wrap.worktree.git_file import own_repository
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.ownership import (
     MARK,
@@ -75,6 +76,7 @@ class WorktreeOutcome(NamedTuple):
         kept: the reason why the worktree still exists; ``None`` if it was removed.
         asked: it is kept because the user wants that, not because it could not be saved.
         later: it was saved, but the next start has to remove it.
+        lost: what is lost with it, because somebody else had deleted it; ``None`` if nothing is.
 
     """
 
@@ -82,6 +84,7 @@ class WorktreeOutcome(NamedTuple):
     kept: str | None
     asked: bool = False
     later: bool = False
+    lost: str | None = None
 
 
 def finish(
@@ -153,6 +156,8 @@ def _remove_saved(
     """
     if not has_left_nothing(worktree, saved):
         sync_repository(worktree.common_dir)
+    if reason := own_repository(worktree):
+        return WorktreeOutcome(saved, reason)
     if reason := keep or worktree.stays or _locked_by_user(worktree):
         return WorktreeOutcome(saved, reason, asked=True)
     if running_gc:
@@ -280,7 +285,7 @@ def _is_ours(worktree: LinkedWorktree) -> bool:
         named
         and worktree.owner is not None
         and read_mark(registration) == worktree.owner.mark
-        and names_registration(worktree.path, registration)
+        and (names_registration(worktree.path, registration) or own_repository(worktree) is not None)
         and registration.parent == worktree.common_dir / "worktrees"
         and common_dir == worktree.common_dir
         and not is_replaced(registration)
@@ -380,7 +385,7 @@ def is_half_dropped(registration: Path, *, marked: bool) -> bool:
 
 def _move(path: Path, aside: Path, beside: Path) -> Path:
     """Rename a worktree into the trash; if the trash is on another file system, next to itself."""
-    if not aside.parent.is_symlink():
+    if not (aside.parent.is_symlink() or aside.parent.parent.is_symlink()):
         try:
             aside.parent.mkdir(exist_ok=True)
             return path.rename(aside)

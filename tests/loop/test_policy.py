@@ -101,6 +101,8 @@ ENDS: list[tuple[dict[str, Any], LoopState, Iteration, EndLoop | RepeatIteration
     ),
     ({"on_leak": OnLeak.STOP}, LoopState(), Iteration(0), NextIteration(0.0)),
     ({"on_leak": OnLeak.REPORT}, LoopState(), Iteration(0, leaked=True), NextIteration(0.0)),
+    ({"on_leak": OnLeak.REPORT}, LoopState(), Iteration(0, lost=True), EndLoop("leak", 125)),
+    ({"on_leak": OnLeak.REPORT}, LoopState(), Iteration(0, promised=True, lost=True), EndLoop("promise", 0)),
     # Tokens and cost: in the middle of an iteration, or by its end.
     ({}, LoopState(), Iteration(124, cut=CutReason.MAX_TOKENS), EndLoop("max-tokens", 124)),
     ({}, LoopState(), Iteration(124, cut=CutReason.MAX_COST), EndLoop("max-cost", 124)),
@@ -247,6 +249,7 @@ def test_refusals_are_never_counted(refusals: list[float | None], iterations: in
             promised=st.just(False),
             cut=st.none(),
             last=st.just(False),
+            lost=st.just(False),
             refused=st.none(),
             passing=st.booleans(),
             reached=st.none(),

@@ -229,13 +229,6 @@ def test_files_that_are_hidden_alone_are_kept(repo: Repo) -> None:
     assert repo.git("show", f"{ref}:file.txt") == "hidden"
 
 
-def test_files_beside_another_repository_are_kept(repo: Repo) -> None:
-    """The agent has put it in place of the worktree's own, and committed everything there."""
-    script = "rm .git; git init -q; echo new > new; git add -A; git commit -qm own"
-    run(repo.path, "-n", "2", *on_each(script, "true"))
-    assert snapshots(repo) == {"1": "file.txt new"}
-
-
 @pytest.mark.parametrize("line", ["", "commit_each = true"])
 def test_a_repository_within_is_named_and_no_failure(repo: Repo, line: str) -> None:
     """Neither a snapshot nor a commit can hold it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -36,6 +37,28 @@ class FileLock:
     def descriptor(self) -> int:
         """The descriptor for a child that must hold the lock too."""
         return self._descriptor
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the locked file is still the one at its path."""
+        return self._descriptor >= 0 and _is_still(self._descriptor, self._path)
+
+    def take_again(self) -> None:
+        """Make the file anew if it was deleted or replaced, and lock it; the descriptor keeps its number.
+
+        A lock that was released stays so.
+
+        Raises:
+            OSError: the file cannot be locked, or another process holds it.
+
+        """
+        if self._descriptor < 0 or self.is_in_place:
+            return
+        lock = try_lock(self._path)
+        if lock is None:
+            raise OSError(errno.EBUSY, "another process holds it", os.fspath(self._path))
+        os.dup2(lock.descriptor, self._descriptor, inheritable=False)
+        lock.release()  # the lock stays: it belongs to both descriptors (flock(2))
 
     def release(self, *, unlink: bool = False) -> None:
         """Free the lock; a second call does nothing.

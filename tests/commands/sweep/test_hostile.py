@@ -127,8 +127,23 @@ def test_a_damaged_registration_loses_no_work(repo: Repo, tmp_path: Path, name: 
 
 @pytest.mark.parametrize("kind", [*KINDS, "absent"])
 def test_a_damaged_git_file_loses_no_work(repo: Repo, tmp_path: Path, kind: str) -> None:
-    """The worktree does not say whose it is any more: kept."""
+    """The sweep knows the directory by its inode, and saves the work. A directory in its place stays."""
     left = orphan(repo)
+    _replace(left.worktree / ".git", kind, tmp_path / "good")
+    swept = sweep(repo)
+    assert "raceback" not in swept.stderr
+    assert repo.show(f"{left.wip}:new") == b"new\n"
+    kept = kind == "directory"
+    assert (swept.status, left.worktree.exists()) == ((5, True) if kept else (0, False))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "absent"])
+def test_a_damaged_git_file_of_an_earlier_version_loses_no_work(
+    repo: Repo, tmp_path: Path, kind: str
+) -> None:
+    """Without the inode the directory does not say whose it is any more: kept."""
+    left = orphan(repo)
+    left.change(worktree_inode=0)
     _replace(left.worktree / ".git", kind, tmp_path / "good")
     before = listing(left.worktree)
     swept = sweep(repo)

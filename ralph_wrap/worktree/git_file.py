@@ -1,0 +1,149 @@
+"""Keep the ``.git`` file of a worktree, by which git finds its repository.
+
+An agent may delete or replace it. Git then looks for a repository in the directories above, and finds the
+project's own checkout: what the agent commits next lands on the user's branch, with what the user has staged.
+So a session writes the file back, before the next iteration and before the last save. It does that only in
+the directory in which its agent began to work, which it knows by its inode: another directory at the path is
+somebody else's.
+
+A directory in the place of the file is a repository of the agent's own, and may hold commits. It stays as it
+is. The files beside it are saved all the same, because our git is told the repository by name.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from ralph_wrap.git import decode, pointer
+from ralph_wrap.system import files
+from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.worktree.ownership import (
+    describe,
+    names_registration,
+    read_mark,
+    write_anchor,
+)
+from ralph_wrap.worktree.register import pointer_to
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ralph_wrap.worktree.model import LinkedWorktree
+
+
+class GitFileChange(NamedTuple):
+    """What was found in the place of a worktree's ``.git`` file.
+
+    Attributes:
+        found: what, in words.
+        mended: the file is as it was before.
+
+    """
+
+    found: str
+    mended: bool
+
+
+def inode_of(path: Path) -> int:
+    """Return the inode of a worktree's directory, by which it is known again; 0 if it has none."""
+    try:
+        return path.stat(follow_symlinks=False).st_ino
+    except OSError:
+        return 0
+
+
+def is_same_directory(path: Path, inode: int) -> bool:
+    """Return whether a directory is the one with this inode, and nothing is mounted there.
+
+    Arguments:
+        path: the directory.
+        inode: of the worktree; 0 if it is unknown.
+
+    """
+    try:
+        found = path.lstat()
+        return inode != 0 and found.st_ino == inode and found.st_dev == path.parent.stat().st_dev
+    except OSError:
+        return False
+
+
+def mend_git_file(worktree: LinkedWorktree) -> GitFileChange | None:
+    """Write the ``.git`` file of a worktree back if it was deleted or replaced.
+
+    Returns:
+        What was found; ``None`` if the file is as it was made.
+
+    Raises:
+        OSError: the file cannot be written.
+
+    """
+    path, registration = worktree.path, worktree.registration
+    git_file = path / ".git"
+    if not path.is_symlink() and names_registration(path, registration):
+        return None
+    if not _is_at_its_place(worktree):
+        return GitFileChange(describe(path), mended=False)
+    if _is_directory(git_file):
+        return GitFileChange(f"{git_file} is a repository of its own now", mended=False)
+    found = f"{git_file} was replaced" if os.path.lexists(git_file) else f"{git_file} was deleted"
+    found += _named_by(git_file)
+    git_file.unlink(missing_ok=True)  # with its mode, and whatever it was
+    files.create(git_file, pointer_to(registration, path), sync=False)
+    write_anchor(registration, path)
+    return GitFileChange(found, mended=True)
+
+
+def own_repository(worktree: LinkedWorktree) -> str | None:
+    """Return why a worktree stays in which the agent has made a repository of its own.
+
+    Returns:
+        The reason, and the command with which it can go; ``None`` if its ``.git`` is something else.
+
+    """
+    git_file = worktree.path / ".git"
+    if not _is_directory(git_file) or not _is_at_its_place(worktree):
+        return None
+    return f"{git_file} is a repository of its own now, which may hold commits"
+
+
+def way_out(worktree: LinkedWorktree, agent_id: str) -> str | None:
+    """Return the command after which such a worktree can go; ``None`` for any other worktree."""
+    if own_repository(worktree) is None:
+        return None
+    git_file, aside = worktree.path / ".git", worktree.path.with_name(f"{worktree.path.name}.git")
+    return f"{shlex.join(('mv', os.fspath(git_file), os.fspath(aside)))} && ralph-wrap rm {agent_id}"
+
+
+def _is_at_its_place(worktree: LinkedWorktree) -> bool:
+    """Return whether a directory is that of the worktree, although its ``.git`` file does not say so."""
+    path, registration = worktree.path, worktree.registration
+    try:
+        return (
+            not worktree.clone
+            and is_same_directory(path, worktree.inode)
+            and worktree.owner is not None
+            and read_mark(registration) == worktree.owner.mark
+            and _named_directory(registration) == path
+        )
+    except OSError:
+        return False
+
+
+def _named_directory(registration: Path) -> Path:
+    """Return the directory that a registration names, even if its ``.git`` is a symlink now."""
+    return pointer.real(pointer.git_file_of(registration).parent)
+
+
+def _is_directory(git_file: Path) -> bool:
+    return git_file.is_dir() and not git_file.is_symlink()
+
+
+def _named_by(git_file: Path) -> str:
+    """Return the repository that another ``.git`` file names, as a part of a sentence."""
+    try:
+        named = pointer.target(decode(files.read(git_file, pointer.LONGEST)))
+    except OSError:
+        return ""
+    return f" (it named {named})" if named else ""
