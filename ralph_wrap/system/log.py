@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from functools import partial
 
 from ralph_wrap.system import deferred
-from ralph_wrap.system.files.reopen import write_again
+from ralph_wrap.system.reopen import write_again
 from ralph_wrap.system.status_line import StatusLine
 from ralph_wrap.system.text import located
 

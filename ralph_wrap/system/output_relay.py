@@ -22,7 +22,7 @@ import stat
 import time
 
 from ralph_wrap.system.files import write_all
-from ralph_wrap.system.files.reopen import write_again
+from ralph_wrap.system.reopen import write_again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-from ralph_wrap.system.files import write_all
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +43,7 @@ def _copy(deleted: int, new: int) -> None:
         return
     try:
         while piece := os.read(source, _PIECE):
-            write_all(new, piece)
+            while piece:
+                piece = piece[os.write(new, piece) :]
     finally:
         os.close(source)
