@@ -26,9 +26,34 @@ if TYPE_CHECKING:
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.dialogue import Dialogue
 
-# Any other variable that begins with GIT_ could point git at another directory than ours.
+OF_A_REPOSITORY = frozenset(
+    (
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_COMMON_DIR",
+        "GIT_CONFIG",
+        "GIT_CONFIG_PARAMETERS",
+        "GIT_DIR",
+        "GIT_GRAFT_FILE",
+        "GIT_IMPLICIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_INTERNAL_SUPER_PREFIX",
+        "GIT_NO_REPLACE_OBJECTS",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX",
+        "GIT_REPLACE_REF_BASE",
+        "GIT_SHALLOW_FILE",
+        "GIT_WORK_TREE",
+    )
+)
+"""The variables that belong to one repository: ``git rev-parse --local-env-vars`` of git 2.30 to 2.55.
+
+``GIT_CONFIG_COUNT`` is on that list, too, and is none of these: containers pass ``safe.directory`` by it.
+"""
+
+# To our own git, any other variable that begins with GIT_ could mean another answer.
 _KEPT_EXACTLY = {
-    "GIT_ASKPASS": "credentials for the agent's fetches",
+    "GIT_ALLOW_PROTOCOL": "how remotes are reached",
+    "GIT_ASKPASS": "credentials for fetches and pushes",
     "GIT_CEILING_DIRECTORIES": "where the user stops the search for a repository",
     "GIT_CONFIG_COUNT": "safe.directory, which containers pass this way",
     "GIT_CONFIG_GLOBAL": "the user's own configuration file",
@@ -41,8 +66,7 @@ _KEPT_EXACTLY = {
     "GIT_SEQUENCE_EDITOR": "as GIT_EDITOR",
     "GIT_SSH": "how remotes are reached",
     "GIT_SSH_COMMAND": "how remotes are reached",
-    "GIT_SSL_CAINFO": "how remotes are reached",
-    "GIT_SSL_NO_VERIFY": "how remotes are reached",
+    "GIT_SSH_VARIANT": "how remotes are reached",
     "GIT_TEMPLATE_DIR": "what the agent's own git init uses",
     "GIT_TERMINAL_PROMPT": "how the agent is kept from asking",
 }
@@ -51,8 +75,13 @@ _KEPT_PREFIXES = {
     "GIT_COMMITTER_": "the committer of the agent's commits",
     "GIT_CONFIG_KEY_": "belongs to GIT_CONFIG_COUNT",
     "GIT_CONFIG_VALUE_": "belongs to GIT_CONFIG_COUNT",
+    "GIT_HTTP_": "how remotes are reached",
+    "GIT_PROXY_SSL_": "how remotes are reached",
+    "GIT_SSL_": "how remotes are reached",
     "GIT_TRACE": "debugging",
 }
+# What the program of GIT_ASKPASS, or a credential helper, reads: GIT_USERNAME, GIT_PASSWORD, GIT_TOKEN.
+_CREDENTIAL = deferred.pattern(r"GIT_\w*(USER|LOGIN|PASS|TOKEN|SECRET|CRED)")
 
 _ALWAYS = (
     *("-c", "core.hooksPath=/dev/null"),
@@ -140,16 +169,24 @@ class Git(NamedTuple):
 
 
 def git_environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without the variables that could point git at another directory.
+    """Return the environment of our own git, without the variables that could mean another answer.
 
-    ``git rev-parse --local-env-vars`` lists such variables, and new git versions add some. So this module
-    lists the variables to keep.
+    New git versions add some. So this module lists the variables to keep.
     """
-    return {
-        name: value
-        for name, value in inherited.items()
-        if not name.startswith("GIT_") or name in _KEPT_EXACTLY or name.startswith(tuple(_KEPT_PREFIXES))
-    }
+    return {name: value for name, value in inherited.items() if not name.startswith("GIT_") or _is_kept(name)}
+
+
+def _is_kept(name: str) -> bool:
+    if name in OF_A_REPOSITORY:
+        return False
+    return (
+        name in _KEPT_EXACTLY or name.startswith(tuple(_KEPT_PREFIXES)) or _CREDENTIAL.match(name) is not None
+    )
+
+
+def environment_without_repository(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a program of the user: only what names another repository is not there."""
+    return {name: value for name, value in inherited.items() if name not in OF_A_REPOSITORY}
 
 
 def immune_environment(git: Git, command: str = "") -> dict[str, str]:

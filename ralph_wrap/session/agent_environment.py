@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ralph_wrap.git import environment_with_config, git_environment
+from ralph_wrap.git import environment_with_config, environment_without_repository
 from ralph_wrap.state.ports import port_for
 from ralph_wrap.state.project import registries
 from ralph_wrap.worktree.layout import environment_config
@@ -23,7 +23,7 @@ _HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT: configuration for one process tr
 def agent_environment(context: SessionContext, workspace: Workspace) -> dict[str, str]:
     """Return the environment of the agent, and warn if its hooks cannot be switched off."""
     repository = context.project.repository
-    environ = git_environment(context.project.environ) | {
+    environ = environment_without_repository(context.project.environ) | {
         "RALPH_AGENT_ID": context.record.id,
         "RALPH_SESSION_ID": context.record.session,
         "RALPH_BRANCH": workspace.branch or "",

@@ -17,6 +17,8 @@ from tests.support.git_shim import old_git
 from tests.support.repo import Repo
 
 KEPT = [
+    *["GIT_SSH_VARIANT", "GIT_SSL_CERT", "GIT_HTTP_USER_AGENT", "GIT_PROXY_SSL_CERT", "GIT_ALLOW_PROTOCOL"],
+    *["GIT_USERNAME", "GIT_PASSWORD", "GIT_TOKEN", "GIT_MY_CREDENTIALS", "GIT_BOT_LOGIN"],
     *["GIT_ASKPASS", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM", "GIT_EXEC_PATH"],
     *["GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_0", "GIT_CONFIG_VALUE_0", "GIT_CONFIG_KEY_12"],
     *["GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM", "GIT_TEMPLATE_DIR"],
@@ -35,6 +37,7 @@ KEPT = [
 def test_the_users_choice_is_kept(name: str) -> None:
     """Identity, credentials, configuration, debugging, and all that is not git's."""
     assert git.git_environment({name: "value"}) == {name: "value"}
+    assert git.environment_without_repository({name: "value"}) == {name: "value"}
 
 
 def test_what_points_at_a_repository_is_dropped() -> None:
@@ -44,13 +47,20 @@ def test_what_points_at_a_repository_is_dropped() -> None:
     )
     names = answer.stdout.split()
     assert len(names) > 10
-    assert list(git.git_environment(dict.fromkeys(names, "value"))) == ["GIT_CONFIG_COUNT"]
+    for kept in (git.git_environment, git.environment_without_repository):
+        assert kept(dict.fromkeys(names, "value")).keys() <= {"GIT_CONFIG_COUNT"}
 
 
 @pytest.mark.parametrize("name", ["GIT_NAMESPACE", "GIT_CONFIG", "GIT_LITERAL_PATHSPECS", "GIT_OF_TOMORROW"])
 def test_unknown_variables_are_dropped(name: str) -> None:
-    """New variables come with new versions of git."""
+    """New variables come with new versions of git, and could mean another answer to our git."""
     assert git.git_environment({name: "value"}) == {}
+
+
+@pytest.mark.parametrize("name", ["GIT_NAMESPACE", "GIT_LITERAL_PATHSPECS", "GIT_OF_TOMORROW", "GIT_PAGER"])
+def test_the_agent_keeps_all_that_names_no_repository(name: str) -> None:
+    """It is the user's program, and knows what its own variables mean."""
+    assert git.environment_without_repository({name: "value"}) == {name: "value"}
 
 
 def test_configuration_is_added_behind_the_users() -> None:

@@ -53,7 +53,6 @@ def test_variables_that_point_git_elsewhere_are_gone(repo: Repo, tmp_path: Path)
             "GIT_COMMON_DIR",
             "GIT_OBJECT_DIRECTORY",
             "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-            "GIT_NAMESPACE",
             "GIT_PREFIX",
             "GIT_SHALLOW_FILE",
             "GIT_CONFIG",
@@ -66,6 +65,25 @@ def test_variables_that_point_git_elsewhere_are_gone(repo: Repo, tmp_path: Path)
     seen = _printed_environment(result.stdout)
     assert seen.keys() & elsewhere.keys() == set()
     assert seen["GIT_AUTHOR_NAME"] == "A. Tester"
+
+
+def test_a_program_that_answers_for_a_password_has_its_variables(repo: Repo, tmp_path: Path) -> None:
+    """The agent fetches with the same login as its user."""
+    askpass = tmp_path / "askpass"
+    askpass.write_text('#!/bin/sh\ncase $1 in User*) echo "$GIT_USERNAME";; *) echo "$GIT_PASSWORD";; esac\n')
+    askpass.chmod(0o755)
+    given = {
+        "GIT_ASKPASS": os.fspath(askpass),
+        "GIT_USERNAME": "bot",
+        "GIT_PASSWORD": "secret",
+        "GIT_SSH_VARIANT": "simple",
+        "GIT_ODD_NAME": "anything",
+    }
+    fill = "printf 'protocol=https\\nhost=git.example.invalid\\n\\n' | git credential fill >&2; env -0"
+    result = run(repo.path, "-n", "1", *SH, fill, env=given)
+    assert "username=bot\npassword=secret\n" in result.stderr
+    seen = _printed_environment(result.stdout)
+    assert {name: seen[name] for name in given} == given
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from ralph_wrap.commands.merge.target import checkouts_of, require_movable, requ
 from ralph_wrap.commands.merge.trial_merge import MergeMethod, attempt
 from ralph_wrap.config import trust
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, StoppedError
-from ralph_wrap.git import compare, count_commits, git_environment, list_refs
+from ralph_wrap.git import compare, count_commits, environment_without_repository, list_refs
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.git.safe.genuine import require_genuine
@@ -316,7 +316,7 @@ def _check(landing: _LandingContext, branch: Branch, tip: str) -> tuple[int, boo
     ended_with = run_check(
         landing.check,
         landing.trial.path,
-        git_environment(landing.project.environ),
+        environment_without_repository(landing.project.environ),
         branch=branch.name,
         project=landing.project.root,
         timeout=landing.check_timeout,

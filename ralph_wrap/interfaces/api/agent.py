@@ -11,7 +11,7 @@ from ralph_wrap.agents import look_up, with_agent
 from ralph_wrap.agents.output import AgentFailure, FinalAnswer, OutputReader, UsageLimitReached
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import AgentError, AgentNotFoundError, NotFoundError, UsageError
-from ralph_wrap.git import git_environment
+from ralph_wrap.git import environment_without_repository
 from ralph_wrap.interfaces.api.worktree import current_worktree
 from ralph_wrap.loop.prompt import content, hand_over
 from ralph_wrap.system import files, process
@@ -78,7 +78,7 @@ def run_agent(
         stack.callback(os.close, stdin)
         printed = files.anonymous_file()
         stack.callback(os.close, printed)
-        environ = {**git_environment(os.environ), **dict(settings.invocation.env)}
+        environ = {**environment_without_repository(os.environ), **dict(settings.invocation.env)}
         status = _run(command, directory, environ, process.StandardStreams(stdin, printed, None), printed)
         output = os.pread(printed, os.fstat(printed).st_size, 0)
     return _understood(settings.invocation.output, status, output)
