@@ -36,6 +36,7 @@ from ralph_wrap.state.record import SessionRecord, read_record
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -304,7 +305,7 @@ class _RefMoves:
             name = self._branch.removeprefix("refs/heads/")
             raise ConflictError(
                 f"{self._path} is not taken in: there is another branch {name}",
-                f"to free the name: git branch -m {name} NAME",
+                f"to free the name: {command('git', 'branch', '-m', name, 'NAME')}",
             )
 
     def _change(self, ref: str, after: str | None) -> None:
@@ -355,7 +356,7 @@ class _RefMoves:
             self._keep(oid)
             self._problem = ConflictError(
                 f"{name} was moved here since, so the work of its clone is in a snapshot beside it",
-                f"git log {name}..{oid[:12]}",
+                command("git", "log", f"{name}..{oid[:12]}"),
             )
 
 

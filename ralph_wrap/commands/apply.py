@@ -29,6 +29,7 @@ from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.user_checkout import (
     UserCheckout,
@@ -160,8 +161,8 @@ def _changes(opened: TemporaryWorktree, branch: Branch, head: str, top: Path) ->
         raise ConflictError(
             f"{branch.saved_name} conflicts with what is checked out in {top}: {names(conflicts)}",
             Commands.of(
-                f"to merge and resolve: git merge {branch.saved_name}",
-                f"to see it: git diff {branch.saved_name}^ {branch.saved_name}",
+                f"to merge and resolve: {command('git', 'merge', str(branch.saved_name))}",
+                f"to see it: {command('git', 'diff', f'{branch.saved_name}^', str(branch.saved_name))}",
             ),
         )
     tree = write_tree(git)

@@ -20,6 +20,7 @@ from ralph_wrap.state import inventory
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import document, files
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def _iteration(project: Project, objects: Git, branch: Branch, number: int) -> D
     if number not in (states if recorded else range(1, ran + 1)):
         raise NotFoundError(
             f"iteration {number} of {branch.name} is not recorded",
-            f"to see the recorded iterations: ralph-wrap logs --events {branch.label}",
+            f"to see the recorded iterations: {command('ralph-wrap', 'logs', '--events', branch.label)}",
         )
     base = branch.base if branch.base and existing_commits(objects, [branch.base]) else None
     base = base or origin_of(project, objects, branch, branch.tip).id

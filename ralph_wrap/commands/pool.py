@@ -20,6 +20,7 @@ from ralph_wrap.state.project import POOL, RUN
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.pool import maintenance
 from ralph_wrap.worktree.trash import new_name
@@ -176,7 +177,7 @@ class ProjectPool(NamedTuple):
                 self.log.warning(
                     "pool.unknown",
                     f"ralph-wrap did not make {path}, and leaves it there",
-                    f"to move it away: mv {path} .",
+                    f"to move it away: {command('mv', path, '.')}",
                 )
             maintenance.drop_refs(self.project.git)
         for warm in self._warm():
@@ -204,7 +205,7 @@ class ProjectPool(NamedTuple):
         self.log.warning(
             "pool.changed",
             f"{warm.path} is kept, and no session gets it: {reason}",
-            f"save its files, then: git worktree remove --force --force {warm.path}",
+            "save its files, then: " + command("git", "worktree", "remove", "--force", "--force", warm.path),
         )
 
     def _give(self, ready: list[WarmWorktree], trash: Path) -> None:

@@ -20,6 +20,7 @@ from ralph_wrap.state.wording import ELSEWHERE
 from ralph_wrap.system import deferred, liveness, process_table
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree.save.trees import INDEX_TITLE
 
 TYPE_CHECKING = False
@@ -335,7 +336,7 @@ def _begun(home: Registry, record: SessionRecord) -> SessionRecord:
 def _to_free(project: Project, record: SessionRecord, holder: Path) -> str:
     if holder in {project.root / parent / record.worktree_name for parent in (WORKTREES, CLONES)}:
         return f"to save the worktree and remove it: ralph-wrap rm {record.id}"
-    return f"to check out another commit there: git -C {holder} switch --detach"
+    return f"to check out another commit there: {command('git', '-C', holder, 'switch', '--detach')}"
 
 
 def _is_merged(project: Project, record: SessionRecord, main: str) -> bool:

@@ -19,6 +19,7 @@ from ralph_wrap.errors import (
 from ralph_wrap.git import pointer
 from ralph_wrap.git.command import Git, decode, decode_lines, finish_git, run_git, start_git
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -231,13 +232,15 @@ def _no_repository(git: Git, stderr: str) -> Exception:
             # No fallback: the other user would choose what an agent does with our rights.
             return UntrustedError(
                 f"{top} is a repository of user id {max(owners - {os.geteuid()})}: {reason}",
-                f"if you trust that user: git config --global --add safe.directory {top}",
+                "if you trust that user: "
+                + command("git", "config", "--global", "--add", "safe.directory", top),
             )
         if newer := _extensions_of_newer_git(git, top):
             return newer
         return DamagedRepositoryError(
             f"git cannot use the repository of {top}: {reason}",
-            f"to see what is wrong: git -C {git.cwd} status; to work without it: --isolation off",
+            f"to see what is wrong: {command('git', '-C', git.cwd, 'status')};"
+            " to work without it: --isolation off",
         )
     return NotARepositoryError(
         f"{git.cwd} is not in a git repository", 'git init && git commit --allow-empty -m "First commit"'
@@ -277,7 +280,8 @@ def require_new(git: Git) -> None:
         reason = next(iter(decode_lines(refs.stderr)), "the repository is not a new one")
         raise DamagedRepositoryError(
             f"git finds no commit at HEAD{f' (branch {name})' if name else ''}: {reason}",
-            f"to see what is wrong: git -C {git.cwd} fsck; to start from another commit: --base COMMIT",
+            f"to see what is wrong: {command('git', '-C', git.cwd, 'fsck')};"
+            " to start from another commit: --base COMMIT",
         )
 
 

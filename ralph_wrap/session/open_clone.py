@@ -29,6 +29,7 @@ from ralph_wrap.session.workspace import (
 from ralph_wrap.state.project import CLONES, RUN, repository_of
 from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system import deferred, files
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree.create.clone import create_clone
 from ralph_wrap.worktree.create.replica import refresh, trust_cloned
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
@@ -111,7 +112,7 @@ def _prepare(context: SessionContext) -> str:
     if context.base is None:
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
     if project.root != project.checkout:
-        raise IsolationError("a clone starts from the main checkout", f"cd {project.root}")
+        raise IsolationError("a clone starts from the main checkout", command("cd", project.root))
     homes = {project.root / RUN, project.root / CLONES / RUN.name}
     try:
         if context.home is None or context.home.directory not in homes:
@@ -153,7 +154,9 @@ def _require_free_branch(context: SessionContext) -> None:
     if found := list_refs(project.git, *(f"refs/heads/{name}" for name in (*parents, f"{branch}/"))):
         name = min(found).removeprefix("refs/heads/")
         if name in parents or name.startswith(f"{branch}/"):
-            raise IsolationError(f"branch {name} is in the way of {branch}", f"git branch -m {name} NAME")
+            raise IsolationError(
+                f"branch {name} is in the way of {branch}", command("git", "branch", "-m", name, "NAME")
+            )
 
 
 def _init_submodules(context: SessionContext, tree: LinkedWorktree) -> None:

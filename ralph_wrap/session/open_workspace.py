@@ -22,6 +22,7 @@ from ralph_wrap.session.workspace import (
 from ralph_wrap.state.project import RUN
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.git_file import inode_of
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
@@ -182,7 +183,7 @@ class WorktreeOpening(NamedTuple):
                 "head.detached",
                 f"HEAD is detached at {head.commit[:12]}, a commit that {tree.branch} does not have;"
                 f" new commits will be on ralph/{self.context.record.id}-wip",
-                f"git log {tree.branch}..{head.commit[:12]}",
+                command("git", "log", f"{tree.branch}..{head.commit[:12]}"),
             )
 
     def _abandon(self, tree: LinkedWorktree) -> None:

@@ -91,6 +91,14 @@ def near(path: str) -> str:
         return path
 
 
+def command(*words: str | os.PathLike[str]) -> str:
+    """Return a command line to paste: for a shell, each word is one word, whoever has chosen it.
+
+    Git allows ``$(…)``, ``;``, ``|`` and backticks in the names of branches, and an agent names branches.
+    """
+    return shlex.join([os.fspath(word) for word in words])
+
+
 def location(directory: Path) -> str:
     """Return the words that a command needs to find a project from where the user stands; often none.
 

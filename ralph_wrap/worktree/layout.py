@@ -19,6 +19,7 @@ from ralph_wrap.errors import IsolationError, UsageError
 from ralph_wrap.git import decode, run_git
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree.model import EXCLUDES, LINKS
 
 TYPE_CHECKING = False
@@ -71,7 +72,9 @@ def check_layout(layout: WorktreeLayout, root: Path) -> None:
     for path in layout.links:
         directory = root / path
         if not directory.is_dir():
-            raise UsageError(f"{directory} is not a directory that could be linked", f"mkdir -p {directory}")
+            raise UsageError(
+                f"{directory} is not a directory that could be linked", command("mkdir", "-p", directory)
+            )
         if not directory.resolve().is_relative_to(root):
             raise UsageError(f"{directory} leads out of the project", "name a directory in it")
 

@@ -32,7 +32,7 @@ from ralph_wrap.git.index import write_tree
 from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.system.text import named
+from ralph_wrap.system.text import command, named
 from ralph_wrap.worktree.create.submodules import is_repository
 from ralph_wrap.worktree.layout import SPARSE, is_sparse
 from ralph_wrap.worktree.save.submodule_repositories import find
@@ -201,7 +201,7 @@ def _moved_onto(git: Git, head: str, state: SavedState, name: str) -> SavedState
     if files is None:
         raise ConflictError(
             f"{name} conflicts with the commits that its branch got since: {named(conflicts, _NAMED)}",
-            f"git diff {head[:12]} {name}",
+            command("git", "diff", head[:12], name),
         )
     staged, _ = _applied(git, head, state.head, state.staged)
     return SavedState(head, files, staged or tree_of(git, head))

@@ -25,6 +25,7 @@ from ralph_wrap.state.project import objects_of, repository_of
 from ralph_wrap.state.remote_refs import REMOTES, holders
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree.lock import repository_lock
 
 TYPE_CHECKING = False
@@ -171,8 +172,8 @@ def _drop(
             error = RefusedError(
                 f"{branch.name} kept, this would be lost: {'; '.join(lost)}",
                 Commands.of(
-                    f"to see it: ralph-wrap diff --saved {branch.label}",
-                    f"to drop it: ralph-wrap drop --force {branch.label}",
+                    f"to see it: {command('ralph-wrap', 'diff', '--saved', branch.label)}",
+                    f"to drop it: {command('ralph-wrap', 'drop', '--force', branch.label)}",
                 ),
             )
         if error is None and copies is not None and branch.id is not None and branch.id in copies:
@@ -210,7 +211,7 @@ def _named(all_branches: list[Branch], name: str) -> Branch:
     if branch.saved_name != branch.name and name == branch.saved_name:
         raise UsageError(
             f"{branch.saved_name} can only be dropped with {branch.name}",
-            f"to drop both: ralph-wrap drop {branch.label}",
+            f"to drop both: {command('ralph-wrap', 'drop', branch.label)}",
         )
     return branch
 

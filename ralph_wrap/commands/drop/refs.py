@@ -11,6 +11,7 @@ from ralph_wrap.git.transaction import RefChange, change_refs, ref_times
 from ralph_wrap.state.ids import agent_id_of, is_agent_id
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _changes_to_drop(branch: Branch, earlier: Mapping[str, str]) -> list[RefChan
             raise ConflictError(
                 f"another {name} was dropped before, at {earlier[ref][:12]}, and can still be restored",
                 f"to keep both: git branch NAME {earlier[ref][:12]}"
-                f" && git update-ref -d {ref} {earlier[ref][:12]}",
+                f" && {command('git', 'update-ref', '-d', ref, earlier[ref][:12])}",
             )
         changes += [RefChange(ref, None, tip), RefChange(HEADS + name, tip, None)]
     return changes
@@ -230,7 +231,9 @@ def restore(project: Project, name: str, now: float) -> RestoredBranch:
 
 
 def _exists(name: str) -> ConflictError:
-    return ConflictError(f"branch {name} already exists", f"to rename it: git branch -m {name} NAME")
+    return ConflictError(
+        f"branch {name} already exists", f"to rename it: {command('git', 'branch', '-m', name, 'NAME')}"
+    )
 
 
 def _not_dropped(project: Project, name: str) -> RalphError:

@@ -17,6 +17,7 @@ from ralph_wrap.state import remote_claim
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.remote_refs import everything, fetched, owner_of, tracking
 from ralph_wrap.system.log import Commands
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree.save.commits import make_snapshots
 
 TYPE_CHECKING = False
@@ -71,8 +72,8 @@ class RemoteCopies:
         return RefusedError(
             f"session {agent_id} kept, this is only on {self.name}: {'; '.join(lost)}",
             Commands.of(
-                f"to see it: git log {tracking(self.name, lost[0])}",
-                f"to drop it: ralph-wrap drop --force {agent_id} --remote {self.name}",
+                f"to see it: {command('git', 'log', tracking(self.name, lost[0]))}",
+                "to drop it: " + command("ralph-wrap", "drop", "--force", agent_id, "--remote", self.name),
             ),
         )
 
@@ -108,7 +109,7 @@ class RemoteCopies:
         except ValueError as error:
             return ConflictError(
                 f"the claim on session {agent_id} at {self.name} cannot be read: {error}",
-                f"to delete it: git push {self.name} :{remote_claim.ref_of(agent_id)}",
+                f"to delete it: {command('git', 'push', self.name, f':{remote_claim.ref_of(agent_id)}')}",
             )
         return self._running(claim) if claim.state == remote_claim.RUNNING else None
 
@@ -117,7 +118,8 @@ class RemoteCopies:
             f"session {claim.session} runs on {claim.node or 'another machine'}: its refs stay",
             Commands.of(
                 f"there: ralph-wrap stop {claim.id}",
-                f"if that machine is gone: git push {self.name} :{remote_claim.ref_of(claim.id)}",
+                "if that machine is gone: "
+                + command("git", "push", self.name, f":{remote_claim.ref_of(claim.id)}"),
             ),
         )
 

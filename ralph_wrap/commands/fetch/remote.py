@@ -14,6 +14,7 @@ from ralph_wrap.state.ids import is_agent_id
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.remote_claim import CLAIMS, RemoteClaim
 from ralph_wrap.state.remote_refs import every_refspec, everything, fetched, refspecs
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ class RemoteSessions:
         oid = self.refs().get(remote_claim.ref_of(agent_id))
         if oid is None:
             raise NotFoundError(
-                f"{self.name} has no session {agent_id}", f"ralph-wrap fetch --remote {self.name}"
+                f"{self.name} has no session {agent_id}",
+                command("ralph-wrap", "fetch", "--remote", self.name),
             )
         claim = self.claims([agent_id]).get(agent_id)
         if claim is None:
@@ -190,4 +192,6 @@ class RemoteSessions:
             completed = running.wait()
         if completed.status != 0:
             reason = push_error(completed)
-            raise UnreachableError(f"{self.name} cannot be read: {reason}", f"git fetch {self.name}")
+            raise UnreachableError(
+                f"{self.name} cannot be read: {reason}", command("git", "fetch", self.name)
+            )

@@ -25,6 +25,7 @@ from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.user_checkout import names
 
@@ -193,7 +194,7 @@ def _before_trying(git: Git, branch: Branch, target: LandingTarget, tip: str) ->
         advice = advice_for(Verdict(branch.verdict), branch.label)
         return _left(branch, target, f"its session is {branch.verdict}", advice)
     if branch.only_saved:
-        return _left(branch, target, "it is only saved work", f"ralph-wrap apply {branch.label}")
+        return _left(branch, target, "it is only saved work", command("ralph-wrap", "apply", branch.label))
     if merging.is_ancestor(git, branch.tip, tip):
         return _nothing(branch, target, tip)
     if compare.merge_base(git, tip, branch.tip) is None:

@@ -21,7 +21,7 @@ from ralph_wrap.git.remote import list_remotes, push_addresses, push_error, star
 from ralph_wrap.state.project import objects_of, repository_of
 from ralph_wrap.system.log import Commands, one_line
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.system.text import and_more
+from ralph_wrap.system.text import and_more, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,10 +132,12 @@ def _require_finished(branch: Branch) -> None:
 
     """
     if branch.only_saved:
-        raise ConflictError(f"{branch.name} is only saved work", f"ralph-wrap apply {branch.label}")
+        raise ConflictError(f"{branch.name} is only saved work", command("ralph-wrap", "apply", branch.label))
     if branch.verdict is not None:
-        ending = f"stop {branch.label}" if branch.verdict == "live" else "sweep"
-        raise ConflictError(f"{branch.name}: its session is {branch.verdict}", f"first: ralph-wrap {ending}")
+        ending = ("stop", branch.label) if branch.verdict == "live" else ("sweep",)
+        raise ConflictError(
+            f"{branch.name}: its session is {branch.verdict}", f"first: {command('ralph-wrap', *ending)}"
+        )
 
 
 def _require_unmerged(project: Project, branch: Branch, main: MainBranch) -> None:
@@ -149,7 +151,7 @@ def _require_unmerged(project: Project, branch: Branch, main: MainBranch) -> Non
         facts = compare(objects, repository_of(project), main, [branch], pairs=False)[0][branch.name]
     if facts.merged or not facts.ahead:
         raise ConflictError(
-            f"{main.name} has all of {branch.name} already", f"ralph-wrap drop {branch.label}"
+            f"{main.name} has all of {branch.name} already", command("ralph-wrap", "drop", branch.label)
         )
     if facts.base is None:
         raise ConflictError(f"{branch.name} and {main.name} have no common history")
@@ -211,7 +213,7 @@ def _push(git: Git, remote: str, branch: Branch) -> None:
         RalphError: the push failed.
 
     """
-    by_hand = f"git push {remote} {branch.name}"
+    by_hand = command("git", "push", remote, branch.name)
     with start_push(git, remote, branch.tip, branch.ref, replaced=None) as running:
         try:
             pushed = running.wait(_PATIENCE)
@@ -224,7 +226,10 @@ def _push(git: Git, remote: str, branch: Branch) -> None:
     if reason.startswith("[rejected]"):
         raise ConflictError(
             f"{branch.name} was not pushed to {remote}, whose {branch.name} has other commits: {reason}",
-            Commands.of(f"to see them: git fetch {remote}", f"to replace them: {by_hand} --force-with-lease"),
+            Commands.of(
+                f"to see them: {command('git', 'fetch', remote)}",
+                f"to replace them: {by_hand} --force-with-lease",
+            ),
         )
     raise RalphError(f"{branch.name} was not pushed to {remote}: {reason}", by_hand)
 

@@ -14,7 +14,7 @@ from ralph_wrap.errors import GitError, RalphError, RefusedError
 from ralph_wrap.git import CommitSummary, commits_only_on, delete_ref, list_refs, worktree_holding
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.system.text import and_more
+from ralph_wrap.system.text import and_more, command
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import find, holds_its_branch
 from ralph_wrap.worktree.managed.git_config import tidy_hooks
@@ -73,7 +73,7 @@ def cleanup(
     if cwd.resolve().is_relative_to(tree.path):
         raise RefusedError(
             f"{tree.path} stays: the working directory is in it",
-            f"first go to another directory: cd {project.root}",
+            f"first go to another directory: {command('cd', project.root)}",
         )
     # Not the checkout: it may be the worktree to remove.
     git = project.git._replace(cwd=common_dir, git_dir=common_dir)

@@ -10,6 +10,7 @@ from ralph_wrap.git import decode, list_worktrees, locate_repository, run_git
 from ralph_wrap.interfaces.api.location import real
 from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.state.project import WORKTREES
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree.managed.metadata import marked
 
 TYPE_CHECKING = False
@@ -37,7 +38,7 @@ def find(location: RepositoryLocation, branch: str, path: Path, *, exact: bool) 
             checked_out = worktree.branch or "no branch"
             raise ConflictError(
                 f"{path} is on {checked_out}, not on {branch}",
-                f"pass another path, or: git -C {path} switch {branch}",
+                f"pass another path, or: {command('git', '-C', path, 'switch', branch)}",
             )
         _require_whole(location, path)
         return path
@@ -80,5 +81,5 @@ def _require_whole(location: RepositoryLocation, path: Path) -> None:
                 return
     raise ConflictError(
         f"{path} is not a complete worktree of {location.repository.root}",
-        f"if no process creates it at this moment: git worktree remove -f -f {path}",
+        "if no process creates it at this moment: " + command("git", "worktree", "remove", "-f", "-f", path),
     )

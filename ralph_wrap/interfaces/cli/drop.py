@@ -23,6 +23,7 @@ from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.system.log import one_line
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,10 +92,11 @@ def _warn_of_copies(rows: Sequence[DroppedBranch], log: Log, *, force: bool) -> 
     """Say which remotes still have dropped sessions; the next fetch of another machine would bring them."""
     for name in sorted({name for row in rows for name in row.remotes}):
         ids = " ".join(str(row.id) for row in rows if name in row.remotes)
+        again = command("ralph-wrap", "drop", *ids.split(), "--remote", name, *["--force"] * force)
         log.event(
             "remote.copies",
             f"{name} still has {ids}",
-            hint=f"to delete that, too: ralph-wrap drop {ids} --remote {name}{' --force' * force}",
+            hint=f"to delete that, too: {again}",
         )
 
 

@@ -14,6 +14,7 @@ from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import IDS, Directory, FetchedFrom, Json
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
 from ralph_wrap.system.log import one_line
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,7 +118,8 @@ def _named(all_branches: list[Branch], name: str) -> Branch:
     branch = named(all_branches, name)
     if name == branch.saved_name and not branch.only_saved:
         raise UsageError(
-            f"{branch.saved_name} is saved work, which cannot be merged", f"ralph-wrap apply {branch.label}"
+            f"{branch.saved_name} is saved work, which cannot be merged",
+            command("ralph-wrap", "apply", branch.label),
         )
     return branch
 

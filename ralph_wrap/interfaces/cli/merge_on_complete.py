@@ -13,6 +13,7 @@ from ralph_wrap.state.project import RUN
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Commands, lines_of
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def name_saved(log: Log, result: LandingResult) -> None:
         log.event(
             "saved.not_landed",
             f"{result.saved} holds work that has not landed",
-            hint=f"ralph-wrap apply {result.id or result.branch}",
+            hint=command("ralph-wrap", "apply", result.id or result.branch),
         )
 
 

@@ -20,6 +20,7 @@ from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system.log import Commands
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class _Claiming:
         except ValueError as error:
             raise ConflictError(
                 f"the claim on session {self._agent_id} at {self._remote} cannot be read: {error}",
-                f"to delete it: git push {self._remote} :{self._ref}",
+                f"to delete it: {command('git', 'push', self._remote, f':{self._ref}')}",
             ) from None
         settings = self._context.settings
         if not settings.resumes:
@@ -222,7 +223,7 @@ class _Claiming:
                 return self.claim(claim, attempts - 1)
             raise ConflictError(
                 f"another machine took session {self._agent_id} at {self._remote} in this moment",
-                f"ralph-wrap fetch --remote {self._remote}",
+                command("ralph-wrap", "fetch", "--remote", self._remote),
             )
         if found is not None:
             view.compare(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ralph_wrap.system.log import Commands
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class MirrorMessages:
             f"another machine goes on with session {agent_id}: this one ends its agent",
             Commands.of(
                 f"its work goes to refs/ralph/rescue/{agent_id}/{session}/ on {self._remote}",
-                f"ralph-wrap fetch --remote {self._remote}",
+                command("ralph-wrap", "fetch", "--remote", self._remote),
             ),
         )
 
@@ -57,7 +58,7 @@ class MirrorMessages:
 
         """
         what = ", ".join(missing) or "the end of the session"
-        push = f"git push {self._remote} " + " ".join(f"{ref}:{ref}" for ref in missing)
+        push = command("git", "push", self._remote, *(f"{ref}:{ref}" for ref in missing))
         self._log.warning(
             "mirror.incomplete",
             f"{self._remote} does not have {what}: {reason or 'there was no time for it'}",

@@ -7,6 +7,7 @@ import time
 
 from ralph_wrap.git import count_commits, list_refs
 from ralph_wrap.git.remote import Silence, push_error, start_push
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class BranchPush:
         self._log.warning(
             "push.failed",
             f"{self._branch} was not pushed to {self._remote}: {reason}",
-            f"git push {self._remote} {self._branch}",
+            command("git", "push", self._remote, self._branch),
         )
 
 

@@ -38,6 +38,7 @@ from ralph_wrap.git import (
 from ralph_wrap.git.index import list_index
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree.create.replica import CLONED
 
 TYPE_CHECKING = False
@@ -95,7 +96,7 @@ def init_submodules(
 
 
 def _hint(top: Path) -> str:
-    return f"git -C {top} submodule update --init --recursive"
+    return command("git", "-C", top, "submodule", "update", "--init", "--recursive")
 
 
 class _SubmoduleCheckout:

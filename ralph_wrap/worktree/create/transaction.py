@@ -44,6 +44,7 @@ from ralph_wrap.git import (
 from ralph_wrap.git.command import FIRST_SEARCH, require_unblocked
 from ralph_wrap.git.safe.filters import missing_filters
 from ralph_wrap.system import deferred, files
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, WorktreeLayout, is_sparse, link, prepare
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.model import LinkedWorktree
@@ -169,7 +170,8 @@ def _all_or_nothing(
     except (GitError, OSError) as error:
         raise IsolationError(
             f"a half-made worktree could not be undone: {_reason(error)}",
-            f"git worktree remove --force --force {path} && git branch -D {branch}",
+            command("git", "worktree", "remove", "--force", "--force", path)
+            + f" && {command('git', 'branch', '-D', branch)}",
         ) from error
 
 
@@ -363,7 +365,8 @@ def _hint(git: Git, repository: Repository, branch: str) -> str:
         if refs := list_refs(git, *(f"refs/heads/{parent}" for parent in parents)):
             name = next(iter(refs)).removeprefix("refs/heads/")
             if name in parents:
-                return f"branch {name} is in the way of {branch}: git branch -m {name} another-name"
+                rename = command("git", "branch", "-m", name, "another-name")
+                return f"branch {name} is in the way of {branch}: {rename}"
     for directory in (repository.common_dir, repository.root):
         try:
             disk = os.statvfs(directory)

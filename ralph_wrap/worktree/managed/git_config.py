@@ -19,6 +19,7 @@ from functools import partial
 from ralph_wrap.errors import ConflictError, RefusedError
 from ralph_wrap.git import run_git
 from ralph_wrap.system import deferred, files
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.metadata import marked
 
@@ -177,7 +178,7 @@ def _locked(common_dir: Path) -> Iterator[tuple[bytes, Callable[[bytes], object]
             if time.monotonic() >= deadline:
                 raise ConflictError(
                     f"{lock} exists: another process changes the configuration",
-                    f"if no git is running: rm {lock}",
+                    f"if no git is running: {command('rm', lock)}",
                 ) from None
             time.sleep(_PAUSE)
     try:
