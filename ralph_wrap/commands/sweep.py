@@ -20,8 +20,11 @@ import os
 import shlex
 import time
 
+from ralph_wrap.branches.broken import broken_refs, removal_of
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
+from ralph_wrap.git.quarantine import SUBMODULES, owners, release
 from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
+from ralph_wrap.session.worktree_end import damage_hint
 from ralph_wrap.state import ids, inventory
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.claim import take_over
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
+    from ralph_wrap.git import Repository
     from ralph_wrap.state.claim import SessionClaim
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import Registry
@@ -149,9 +153,38 @@ def _tidy(project: Project) -> None:
     with contextlib.suppress(OSError):
         if project.repository is not None:
             tidy(project.repository)
+            _tidy_saves(project, project.repository)
         for home in registries(project):
             if home.directory.is_dir():
                 home.tidy()
+
+
+def _tidy_saves(project: Project, repository: Repository) -> None:
+    """Remove what killed saves have left in the object directory of the repository."""
+    objects, registrations = repository.common_dir / "objects", repository.common_dir / "worktrees"
+    if not (left := owners(objects)):
+        return
+    unfinished = {record.id for home in registries(project) for record in home.unfinished()}
+    for owner in left:
+        session = owner.removesuffix(SUBMODULES)
+        if ids.agent_id_of(session) not in unfinished and not os.path.lexists(registrations / session):
+            release(objects, owner)
+
+
+def name_broken_refs(project: Project, log: Log) -> None:
+    """Say which refs of ours name a commit that does not exist.
+
+    Raises:
+        GitError: git failed.
+
+    """
+    for ref, oid in broken_refs(project.git).items() if project.repository is not None else ():
+        log.warning(
+            "ref.broken",
+            f"{ref} names commit {oid}, which does not exist: git gc and git log --all fail",
+            f"to delete the ref: {removal_of(project.root, ref)}",
+            ref=ref,
+        )
 
 
 def resume_deletions(project: Project, log: Log) -> None:
@@ -263,7 +296,8 @@ def _end(project: Project, claim: SessionClaim, log: Log, shared: SharedFacts) -
     tree = recovery.worktree()
     outcome = recovery.leave(tree, survivors) if tree else None
     if outcome is not None and outcome.later:
-        raise RefusedError(str(outcome.kept), "ralph-wrap sweep")
+        hint = damage_hint(project.root, outcome.saved) if outcome.saved else ""
+        raise RefusedError(str(outcome.kept), hint or "ralph-wrap sweep")
     started = _agent_started(claim)
     if record.drop_empty or not started:
         recovery.drop_unused_branch(tree, outcome)

@@ -147,6 +147,8 @@ class Git(NamedTuple):
         work_tree: the work tree of *git_dir*.
         index_file: index file to use instead of the repository's own.
         objects: the object directory, if *git_dir* is a shadow git directory (:mod:`ralph_wrap.git.shadow`).
+        quarantine: an object directory apart from the repository, to which git writes new objects
+            (:mod:`ralph_wrap.git.quarantine`). No ref can be changed then.
         config: pairs of ``-c`` and ``key=value`` for every command.
         lock: descriptor of a lock that each command inherits. If our process is killed, a command that still
             runs keeps the lock.
@@ -162,6 +164,7 @@ class Git(NamedTuple):
     work_tree: Path | None = None
     index_file: Path | None = None
     objects: Path | None = None
+    quarantine: Path | None = None
     config: tuple[str, ...] = ()
     lock: int | None = None
     safe: SafeCommonDirs | None = None
@@ -203,7 +206,8 @@ def immune_environment(git: Git, command: str = "") -> dict[str, str]:
         "GIT_COMMON_DIR": git.common_dir,
         "GIT_WORK_TREE": git.work_tree,
         "GIT_INDEX_FILE": git.index_file,
-        "GIT_OBJECT_DIRECTORY": git.objects,
+        "GIT_OBJECT_DIRECTORY": git.quarantine or git.objects,
+        "GIT_QUARANTINE_PATH": git.quarantine,  # git then refuses to change a ref
     }
     named = {name: os.fspath(path) for name, path in paths.items() if path is not None}
     return {**git.env, **_IMMUNE, **({} if command in _NEEDS_PROTOCOLS else _NO_PROTOCOL), **named}

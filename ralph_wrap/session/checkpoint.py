@@ -10,7 +10,6 @@ from ralph_wrap.git import resolve_commit
 from ralph_wrap.git.remote import push_addresses
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import deferred
-from ralph_wrap.system.cancel import FirstSignal
 from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.save.checkpoint import commit_all, has_no_other_work, snapshot
@@ -71,6 +70,7 @@ class Checkpoint:
                 mirror.withdraw()  # nothing of the session goes to the remote
         self._work: str | None = None  # the ref of the newest snapshot; empty if nothing is uncommitted
         self._lacking = ""  # why the snapshot lacks work
+        self._failure = ""  # why the last snapshot failed: a reason that stays is said once
         self._cancel = context.cancel
         self._state = ""  # the fingerprint of the worktree at the last beat
         self._record = context.record
@@ -214,13 +214,18 @@ class Checkpoint:
     def _snapshot(self, tree: LinkedWorktree, number: int) -> None:
         record = self._record
         try:
-            kept = _take(tree, self._git, record, number, self._cancel)
+            kept = _take(tree, self._git, record, number)
         except (GitError, OSError) as error:
-            self._log.warning(
-                "snapshot.failed", f"no snapshot of the uncommitted work of iteration {number}: {error}"
-            )
-            self._lacking = f"no snapshot of iteration {number}: {error}"
+            text = f"no snapshot of the uncommitted work of iteration {number}: {error}"
+            if str(error) == self._failure:
+                self._log.event("snapshot.failed", iteration=number, reason=str(error))
+            else:
+                self._log.warning("snapshot.failed", text)
+            self._lacking, self._failure = f"no snapshot of iteration {number}: {error}", str(error)
             return
+        self._failure = ""
+        for line in kept.broken:
+            self._log.warning("snapshot.broken", f"a snapshot is broken, so its ref is gone: {line}")
         self._work, self._lacking = kept.ref or "", "; ".join(kept.problems)
         self._log.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)
         if problems := [*kept.problems, *kept.in_submodules]:
@@ -236,7 +241,7 @@ class Checkpoint:
         if state and state == self._state:
             return
         try:
-            kept = _consistent_snapshot(tree, git, self._record, number, self._cancel)
+            kept = _consistent_snapshot(tree, git, self._record, number)
             if self._mirror is not None:
                 self._mirror.submodules.keep(tree, git)
         except (GitError, OSError) as error:  # the next beat tries again
@@ -246,20 +251,14 @@ class Checkpoint:
         self._state, self._work, self._lacking = state, kept.ref or "", "; ".join(kept.problems)
 
 
-def _take(
-    tree: LinkedWorktree, git: Git, record: SessionRecord, number: int, cancel: CancelToken
-) -> Snapshot:
-    """Take a snapshot; after a signal it waits for no ``git gc``."""
-    agent_id, session, hurry = record.id, record.session, FirstSignal(cancel)
-    return snapshot(tree, git, agent_id=agent_id, session=session, number=number, hurry=hurry)
+def _take(tree: LinkedWorktree, git: Git, record: SessionRecord, number: int) -> Snapshot:
+    return snapshot(tree, git, agent_id=record.id, session=record.session, number=number)
 
 
-def _consistent_snapshot(
-    tree: LinkedWorktree, git: Git, record: SessionRecord, number: int, cancel: CancelToken
-) -> Snapshot:
+def _consistent_snapshot(tree: LinkedWorktree, git: Git, record: SessionRecord, number: int) -> Snapshot:
     """Take a snapshot again if the agent has committed meanwhile: then its parent is not its base."""
     for _ in range(_ATTEMPTS):
-        kept = _take(tree, git, record, number, cancel)
+        kept = _take(tree, git, record, number)
         if resolve_commit(tree.git(git), "HEAD") == kept.head:
             break
     return kept

@@ -92,8 +92,7 @@ class SessionRecovery:
         git = project.git
         project = project._replace(git=git._replace(env={**git.env, **own}))
         policy = WorktreePolicy.of_record(record)
-        # One start may recover many sessions, and its user waits.
-        self._end = WorktreeEnd(project, record, log, policy, waits_for_gc=False)
+        self._end = WorktreeEnd(project, record, log, policy)
 
     @property
     def directory(self) -> Path:

@@ -8,6 +8,7 @@ import shlex
 from ralph_wrap.config import OnDirty
 from ralph_wrap.git import list_refs, pointer
 from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.git_file import GitFileChange, mend_git_file, way_out
 from ralph_wrap.worktree.recover import finish_deleted, is_deleted
@@ -56,6 +57,17 @@ class WorktreePolicy(NamedTuple):
         return cls(record.keep_worktree, OnDirty(record.on_dirty), record.background, record.drop_empty)
 
 
+def damage_hint(root: Path, saved: SavedWork) -> str:
+    """Return what the user can do if objects of a worktree are damaged; empty if none are."""
+    if not saved.damage:
+        return ""
+    looking = shlex.join(["git", "-C", os.fspath(root), "fsck", "--full", "--no-dangling"])
+    return Commands.of(
+        f"to see everything that is damaged: {looking}",
+        "copy the objects from another clone or a backup, then: ralph-wrap sweep",
+    )
+
+
 def _do_not_reuse(_directory: Path, _ignored: Collection[str]) -> None:
     """Leave nothing to a later worktree."""
 
@@ -69,7 +81,6 @@ class WorktreeEnd(NamedTuple):
         log: where the end is logged.
         policy: what the user wants.
         reuse: takes directories of the removed worktree for a later one; see ``worktree.remove.finish``.
-        waits_for_gc: the save waits up to 10 s for a ``git gc`` that runs.
 
     """
 
@@ -78,7 +89,6 @@ class WorktreeEnd(NamedTuple):
     log: Log
     policy: WorktreePolicy
     reuse: Callable[[Path, Collection[str]], None] = _do_not_reuse
-    waits_for_gc: bool = True
 
     def mend(self, tree: LinkedWorktree) -> bool:
         """Write the ``.git`` file of a worktree back, log that, and return whether git works there."""
@@ -139,7 +149,6 @@ class WorktreeEnd(NamedTuple):
             unstarted=unstarted,
             restored=self.record.restored,
             keeps_branch=unstarted and self.record.resumes is not None,
-            waits_for_gc=self.waits_for_gc,
         )
         outcome = finish(
             tree,
@@ -193,6 +202,8 @@ class WorktreeEnd(NamedTuple):
 
         """
         saved = outcome.saved
+        for line in saved.broken if saved else ():
+            self.log.warning("snapshot.broken", f"a snapshot is broken, so its ref is gone: {line}")
         if saved and saved.branch:
             self.log.event("work.saved", branch=saved.branch, paths=list(saved.paths))
         if saved and saved.snapshots:
@@ -206,7 +217,8 @@ class WorktreeEnd(NamedTuple):
                     refs=submodule.refs,
                 )
         if outcome.later:
-            self.log.warning("worktree.left", f"worktree left: {path} ({outcome.kept})", path=path)
+            hint = damage_hint(self.project.root, saved) if saved else ""
+            self.log.warning("worktree.left", f"worktree left: {path} ({outcome.kept})", hint, path=path)
         elif outcome.kept:
             self.log.warning(
                 "worktree.kept",

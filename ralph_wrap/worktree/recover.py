@@ -26,6 +26,7 @@ from pathlib import Path
 
 from ralph_wrap.errors import RefusedError
 from ralph_wrap.git import decode, file_system_config, pointer
+from ralph_wrap.git.quarantine import release
 from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree import ownership
 from ralph_wrap.worktree.git_file import is_same_directory
@@ -42,7 +43,6 @@ from ralph_wrap.worktree.remove import (
     is_half_dropped,
     leaving_places,
 )
-from ralph_wrap.worktree.save.beside_gc import save_beside_gc
 from ralph_wrap.worktree.save.commits import named_objects
 from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.one_tree import save_without_files
@@ -358,13 +358,11 @@ def finish_deleted(worktree: LinkedWorktree, git: Git, record: SessionRecord) ->
     saved = None
     try:
         with scratch_in(worktree.registration) as scratch:
-            request = SaveRequest(record.id, record.session, waits_for_gc=False)
+            request = SaveRequest(record.id, record.session)
             index = scratch / "index"
-            saved, running_gc = save_beside_gc(worktree, git, index, request, save_without_files)
-        if saved.problems:
-            return WorktreeOutcome(saved, f"it was deleted, but {'; '.join(saved.problems)}")
-        if running_gc:
-            return WorktreeOutcome(saved, running_gc, later=True)
+            saved = save_without_files(worktree, git, index, request)
+        if lacks := [*filter(None, [saved.damage]), *saved.problems]:
+            return WorktreeOutcome(saved, f"it was deleted, but {'; '.join(lacks)}", later=bool(saved.damage))
         sync_repository(worktree.common_dir)
         with repository_lock(worktree.common_dir) as lock:
             assert worktree.owner is not None
@@ -374,6 +372,8 @@ def finish_deleted(worktree: LinkedWorktree, git: Git, record: SessionRecord) ->
             if not is_deleted(worktree) or now != saved.named:
                 return WorktreeOutcome(saved, "something was changed in it while it was being removed")
             drop_registration(worktree, git._replace(lock=lock))
+        with contextlib.suppress(OSError):  # the next sweep does it
+            release(worktree.common_dir / "objects", record.session)
     except Exception as error:  # noqa: BLE001 -- after any error: without a full save there is no removal
         return WorktreeOutcome(saved, f"it cannot be {'removed' if saved else 'saved'}: {error}")
     return WorktreeOutcome(saved, None)

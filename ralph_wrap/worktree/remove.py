@@ -7,8 +7,8 @@ Why this order:
    anew each time. Another directory at its path fails this check, and so does a moved worktree: both stay.
 2. **No process inside.** A process that works in it would write after the save. The deletion would also
    empty mount points inside.
-3. **Save and verify** (see ``save``), also beside a ``git gc`` (see ``save.beside_gc``). If the user has
-   locked its registration, the worktree stays, saved.
+3. **Save, read back, then name** (see ``save``), so that no ``git gc`` deletes any of it (``save.apart``).
+   If an object is damaged, or the user has locked its registration, the worktree stays, saved.
 4. **Check 1 and 2 again and rename it into our own trash.** This takes 5 ms, and can be undone until the
    registration is dropped. From then on no process finds it by its path. The last check follows: after a
    change since the save, with a new lock, or with a process inside, it goes back. Only the last check finds a
@@ -28,6 +28,7 @@ from pathlib import Path
 
 from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.git import pointer, run_git_again
+from ralph_wrap.git.quarantine import release
 from ralph_wrap.system import deferred, files, process_table
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -43,7 +44,6 @@ from ralph_wrap.worktree.ownership import (
     read_mark,
     why_not_removable,
 )
-from ralph_wrap.worktree.save.beside_gc import save_beside_gc
 from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.inspect import has_submodules
 from ralph_wrap.worktree.save.registration import is_replaced
@@ -75,7 +75,7 @@ class WorktreeOutcome(NamedTuple):
         saved: the saved work; ``None`` if nothing was saved, or the save failed.
         kept: the reason why the worktree still exists; ``None`` if it was removed.
         asked: it is kept because the user wants that, not because it could not be saved.
-        later: it was saved, but the next start has to remove it.
+        later: the next start or sweep has to save or remove it: there was no time, or something is damaged.
         lost: what is lost with it, because somebody else had deleted it; ``None`` if nothing is.
 
     """
@@ -123,14 +123,16 @@ def finish(
         refresh(worktree, git)
         with scratch_in(worktree.registration) as scratch:
             index = scratch / "index"
-            saved, running_gc = save_beside_gc(worktree, git, index, request, save, cancel)
+            saved = save(worktree, git, index, request)
+            if saved.damage:
+                return WorktreeOutcome(saved, "; ".join([saved.damage, *saved.problems]), later=True)
             if saved.problems:
                 return WorktreeOutcome(
                     saved, "; ".join(saved.problems), asked=request.commits_only and not saved.clean
                 )
             aside = trash / request.session
             return _remove_saved(
-                worktree, git, index, aside, saved, running_gc, keep=keep_saved, cancel=cancel, reuse=reuse
+                worktree, git, index, aside, saved, keep=keep_saved, cancel=cancel, reuse=reuse
             )
     except Exception as error:  # noqa: BLE001 -- after any error: without a full save there is no removal
         return WorktreeOutcome(saved, f"it cannot be {'removed' if saved else 'saved'}: {error}")
@@ -142,29 +144,25 @@ def _remove_saved(
     index: Path,
     aside: Path,
     saved: SavedWork,
-    running_gc: str | None,
     *,
     keep: str | None,
     cancel: CancelToken,
     reuse: Callable[[Path, Collection[str]], None],
 ) -> WorktreeOutcome:
-    """Remove a worktree whose work is saved, unless there is a reason to keep it, or no time.
-
-    Arguments:
-        running_gc: a ``git gc`` that may delete some of the saved work.
-
-    """
+    """Remove a worktree whose work is saved, unless there is a reason to keep it, or no time."""
     if not has_left_nothing(worktree, saved):
         sync_repository(worktree.common_dir)
     if reason := own_repository(worktree):
         return WorktreeOutcome(saved, reason)
     if reason := keep or worktree.stays or _locked_by_user(worktree):
         return WorktreeOutcome(saved, reason, asked=True)
-    if running_gc:
-        return WorktreeOutcome(saved, running_gc, later=True)
     if cancel.out_of_time:
         return WorktreeOutcome(saved, "there was no time to remove it; the next start does", later=True)
-    return WorktreeOutcome(saved, _remove(worktree, git, index, aside, saved, reuse=reuse))
+    reason = _remove(worktree, git, index, aside, saved, reuse=reuse)
+    if reason is None:
+        with contextlib.suppress(OSError):  # the next sweep does it
+            release(worktree.common_dir / "objects", aside.name)
+    return WorktreeOutcome(saved, reason)
 
 
 def remove(

@@ -102,6 +102,10 @@ def _project_checks(directory: Path, project: Project, owner: DoctorCheck) -> It
     repository = project.repository
     yield _run_check("repository files", lambda: project_checks.repository_files(repository))
     yield _run_check("branch names", lambda: project_checks.branch_names(project))
+    try:
+        yield from project_checks.left_in_repository(project, repository)
+    except GitError as error:
+        yield failed("refs", error.message, "a session runs the same git command", "git status && git fsck")
     yield _run_check("ignore rule", lambda: project_checks.ignore_rule(project, repository, settings.ignore))
     yield _run_check("committer", lambda: _base(settings, project))
     if commit := repository.head:

@@ -8,11 +8,13 @@ import shlex
 from pathlib import Path
 
 from ralph_wrap.agents import NAMES, installed, known
+from ralph_wrap.branches.broken import broken_refs, removal_of
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.config import IgnoreLocation, trust
 from ralph_wrap.config.authority import any_approved, in_force
 from ralph_wrap.errors import GitError, GitTooOldError, RalphError, UntrustedError
 from ralph_wrap.git import Git, git_environment, is_ignored, list_refs, parse_version, run_git
+from ralph_wrap.git.quarantine import SUBMODULES, owners
 from ralph_wrap.git.safe.filters import missing_filters, require_same_files
 from ralph_wrap.state.project import WORKTREES, registries
 from ralph_wrap.system import privileges
@@ -162,6 +164,22 @@ def branch_names(project: Project) -> DoctorCheck:
             name, "branch ralph is in the way of ralph/<id>", _ROOM, "git branch -m ralph ANOTHER-NAME"
         )
     return fine(name, "ralph/<id> can be created", _ROOM)
+
+
+def left_in_repository(project: Project, repository: Repository) -> Iterator[DoctorCheck]:
+    """Name refs of ours without their commit, and what killed saves have left; usually there is nothing."""
+    broken = broken_refs(project.git)
+    for ref, oid in broken.items():
+        found = f"{ref} names commit {oid}, which does not exist"
+        yield noted("refs", found, "git gc and git log --all fail at it", removal_of(project.root, ref))
+    registrations = repository.common_dir / "worktrees"
+    for owner in sorted(owners(repository.common_dir / "objects")):
+        session = owner.removesuffix(SUBMODULES)
+        if not os.path.lexists(registrations / session):
+            found = f"a killed save of session {session} has left files in {repository.common_dir}/objects"
+            yield noted(
+                "packs", found, "git gc packs no object of a pack with a .keep file", "ralph-wrap sweep"
+            )
 
 
 def ignore_rule(project: Project, repository: Repository, rule: IgnoreLocation) -> DoctorCheck:

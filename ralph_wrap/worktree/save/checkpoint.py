@@ -18,23 +18,26 @@ from ralph_wrap.git import (
     read_head,
 )
 from ralph_wrap.git.index import commit_index, is_staged, list_index
+from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.git.safe.submodules import changed_inside, pointers_below
 from ralph_wrap.git.status import parse_status, stage_all, start_status
-from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.worktree.save.beside_gc import SaveBesideGc
+from ralph_wrap.worktree.save.apart import store_again
+from ralph_wrap.worktree.save.commits import drop_broken_snapshots
+from ralph_wrap.worktree.save.damage import may_be_damage
 from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.registration import is_replaced, operation
-from ralph_wrap.worktree.save.sync import stamps_of_gc
 from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE, write_trees
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.git.status import Status
-    from ralph_wrap.system.cancel import Hurry
     from ralph_wrap.worktree.model import LinkedWorktree
+
+
+_ATTEMPTS = 3  # to store work while a ``git gc`` deletes it
 
 
 class Snapshot(NamedTuple):
@@ -46,6 +49,7 @@ class Snapshot(NamedTuple):
             work. ``None`` if there was none, and HEAD was on the branch of the session.
         problems: one line for each part that could not be kept, for example work in other repositories.
         in_submodules: one line for work in submodules whose repositories are in the registration.
+        broken: one line for each earlier snapshot that a ``git gc`` has deleted; its ref is gone.
 
     """
 
@@ -53,12 +57,15 @@ class Snapshot(NamedTuple):
     ref: str | None
     problems: tuple[str, ...] = ()
     in_submodules: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
 
 
-def snapshot(
-    worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str, number: int, hurry: Hurry = NEVER
-) -> Snapshot:
+def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str, number: int) -> Snapshot:
     """Keep the uncommitted work of an iteration as a hidden ref.
+
+    Every object is read back before it gets the ref. A ``git gc`` that has begun before, and goes on, can
+    break the snapshot later: then the next snapshot, or the end of the session, drops the ref. The end itself
+    stores all work anew, in a way that no gc disturbs (see ``apart``).
 
     Arguments:
         worktree: the worktree of the session.
@@ -66,28 +73,38 @@ def snapshot(
         agent_id: names the ref.
         session: named in the commit's message.
         number: the number of the iteration; an earlier snapshot of the same iteration is replaced.
-        hurry: without time, nothing waits for a ``git gc``.
 
     Raises:
-        GitError: git failed.
+        GitError: git failed, or an object of the work is missing or damaged; no ref was made.
         OSError: a file cannot be read or written.
 
     """
     worktree_git = _git(worktree, git)
-    stamps = stamps_of_gc(worktree.common_dir)
+    broken = drop_broken_snapshots(worktree_git, agent_id)
     with scratch_in(worktree.registration) as directory:
-        scratch = worktree_git._replace(index_file=directory / "index")
-        saving = SaveBesideGc(worktree, worktree_git, directory / "index", stamps, hurry=hurry)
-        kept, _, missing = saving.run(
-            lambda: _snapshot(worktree, scratch, agent_id, session, number),
-            lambda kept: [kept.ref] if kept.ref else [],
-        )
-    if missing:
-        raise GitError("gc", 0, f"it has deleted objects of {kept.ref}: {missing}")
-    return kept
+        index = directory / "index"
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                if attempt > 1:
+                    store_again(worktree, worktree_git, index)
+                kept, commit = _stored(worktree, worktree_git._replace(index_file=index), session, number)
+                if commit is None:
+                    return kept._replace(broken=broken)
+                damage = find_damage(worktree_git, [commit], [kept.head] if kept.head else [])
+                if damage is None:
+                    return kept._replace(
+                        ref=_named(worktree_git, commit, agent_id, session, number), broken=broken
+                    )
+                failure = GitError("cat-file", 0, f"error: {damage}")
+            except GitError as error:
+                if not may_be_damage(error):
+                    raise
+                failure = error
+    raise failure
 
 
-def _snapshot(worktree: LinkedWorktree, scratch: Git, agent_id: str, session: str, number: int) -> Snapshot:
+def _stored(worktree: LinkedWorktree, scratch: Git, session: str, number: int) -> tuple[Snapshot, str | None]:
+    """Store the work; return what is known of it, and its commit, ``None`` if there is no work."""
     worktree_git = scratch._replace(index_file=None)
     problems, in_submodules = list[str](), list[str]()
     head = read_head(worktree_git)
@@ -97,18 +114,26 @@ def _snapshot(worktree: LinkedWorktree, scratch: Git, agent_id: str, session: st
         _look_into(worktree, worktree_git, repositories, status, problems, in_submodules)
     is_away = head.branch != f"refs/heads/{worktree.branch}"
     if status.clean and not is_away:
-        return Snapshot(head.commit, None, tuple(problems), tuple(in_submodules))
+        return Snapshot(head.commit, None, tuple(problems), tuple(in_submodules)), None
     picture = write_trees(worktree, scratch, head, (status, walked.stamps), problems)
+    kept = Snapshot(head.commit, None, tuple(problems), tuple(in_submodules))
     if picture.shows_head and not is_away:
-        return Snapshot(head.commit, None, tuple(problems), tuple(in_submodules))
-    message = f"{AWAY_TITLE if is_away else SNAPSHOT_TITLE}{number} of session {session}\n"
-    commit = picture.commit(scratch, message, session)
-    ref = f"refs/ralph/snapshots/{agent_id}/{number}"
-    if before := list_refs(worktree_git, ref).get(ref):
-        move_ref(worktree_git, ref, before, commit, message, no_deref=True)
+        return kept, None
+    return kept, picture.commit(scratch, _message(number, session, is_away=is_away), session)
+
+
+def _message(number: int, session: str, *, is_away: bool) -> str:
+    return f"{AWAY_TITLE if is_away else SNAPSHOT_TITLE}{number} of session {session}\n"
+
+
+def _named(git: Git, commit: str, agent_id: str, session: str, number: int) -> str:
+    """Give the commit of a snapshot its ref, and return that."""
+    ref, reason = f"refs/ralph/snapshots/{agent_id}/{number}", f"ralph-wrap: snapshot of {session}"
+    if before := list_refs(git, ref).get(ref):
+        move_ref(git, ref, before, commit, reason, no_deref=True)
     else:
-        create_ref(worktree_git, ref, commit, message)
-    return Snapshot(head.commit, ref, tuple(problems), tuple(in_submodules))
+        create_ref(git, ref, commit, reason)
+    return ref
 
 
 def has_no_other_work(worktree: LinkedWorktree, git: Git, head: str) -> bool:

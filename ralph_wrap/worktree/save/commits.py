@@ -10,38 +10,21 @@ import os
 from pathlib import Path
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import create_ref, decode_lines, existing_commits, list_refs, run_git
+from ralph_wrap.git import create_ref, decode_lines, delete_ref, existing_commits, list_refs, run_git
 from ralph_wrap.git.oid import oids_in
+from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.system import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from ralph_wrap.git import Git, Head
+    from ralph_wrap.git import Git
 
 _NAMELESS = ("index", "sharedindex", "ralph-wrap-warm")  # no agent made the commit that the last one names
 _LARGEST = 64 << 20  # bytes read of one file; a reflog of 300,000 entries
 _KEPT_REFS = ("refs/heads/", "refs/tags/", "refs/remotes/", "refs/ralph/")  # they stay with the repository
 _NO_NAMES = {"objects", "modules", "hooks", "lfs"}  # in a repository, these name no commits of its own
-
-
-def save_commits(git: Git, agent_id: str, named: Collection[str], head: Head) -> tuple[str, ...]:
-    """Give a ref to each commit that no other ref contains, and return these refs.
-
-    Arguments:
-        git: git in the worktree.
-        agent_id: names the refs.
-        named: the object ids that the registration names.
-        head: HEAD of the worktree.
-
-    Raises:
-        GitError: a ref cannot be made.
-
-    """
-    if head.branch is not None and head.branch.startswith("refs/heads/") and {*named} <= {head.commit}:
-        return ()  # the branch holds the only one
-    return make_snapshots(git, agent_id, unreferenced(git, named))
 
 
 def unreferenced(git: Git, named: Collection[str]) -> list[str]:
@@ -71,6 +54,36 @@ def make_snapshots(git: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, .
         create_ref(git, f"{prefix}{number}", tip, "ralph-wrap: on no branch")
         made.append(f"{prefix}{number}")
     return tuple(made)
+
+
+def drop_broken_snapshots(git: Git, agent_id: str, present: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Delete the refs of snapshots that lack objects, with their reflogs, and return one line for each.
+
+    A ``git gc --prune=now`` that began before a snapshot may have deleted some of its objects, and git does
+    not work with a ref whose commit is missing.
+
+    Arguments:
+        git: git in the repository, or in the worktree.
+        agent_id: names the refs.
+        present: read every object but those of these commits; ``None``: look only for the commits.
+
+    Raises:
+        GitError: git failed.
+
+    """
+    prefix = f"refs/ralph/snapshots/{agent_id}/"
+    refs = {ref: oid for ref, oid in list_refs(git, prefix).items() if not ref.endswith("/submodules")}
+    if not refs:
+        return ()
+    existing = {*existing_commits(git, refs.values())}
+    broken = {ref: f"commit {oid} is missing" for ref, oid in refs.items() if oid not in existing}
+    if present is not None and find_damage(git, sorted(existing), present) is not None:
+        for ref, oid in refs.items():
+            if oid in existing and (damage := find_damage(git, [oid], present)) is not None:
+                broken[ref] = damage
+    for ref in broken:
+        delete_ref(git, ref, refs[ref])
+    return tuple(f"{ref}: {damage}" for ref, damage in sorted(broken.items()))
 
 
 def unreachable(git: Git, commits: list[str], without: Collection[str] = ()) -> list[str]:

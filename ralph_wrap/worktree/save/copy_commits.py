@@ -2,16 +2,19 @@
 
 This module does not use ``git fetch``, which obeys the configuration of both repositories. In older git it
 cannot fetch a commit without a ref, and it writes more than refs. Instead git packs the objects that the
-other repository lacks, directly into its object directory.
+other repository lacks, on its file system.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import decode_lines, existing_commits, list_refs, resolve_commit, run_git, write_pack
+from ralph_wrap.git import decode_lines, existing_commits, list_refs, resolve_commit, run_git
 from ralph_wrap.git.oid import is_oid
+from ralph_wrap.git.quarantine import SUBMODULES, borrow, enter, pack, quarantine, release
+from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.replica import CLONED
@@ -20,7 +23,7 @@ from ralph_wrap.worktree.save.commits import named_objects, unreferenced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from ralph_wrap.git import Git
@@ -111,12 +114,21 @@ def tips(
     return RepositoryTips(frozenset(every | tags), tuple(sorted(loose)), tuple(sorted(common)))
 
 
-def transfer(git: Git, store: Git, found: RepositoryTips) -> None:
-    """Copy the loose tips with all their objects, and verify that every object has arrived.
+@contextlib.contextmanager
+def transferred(git: Git, store: Git, found: RepositoryTips, owner: str) -> Iterator[None]:
+    """Copy the loose tips with all their objects, and read every object back; in the block they get refs.
+
+    They come as one pack, which no ``git gc`` deletes (see :mod:`ralph_wrap.git.quarantine`).
+
+    Arguments:
+        git: git in the repository that has them.
+        store: git in the other repository.
+        found: what to copy.
+        owner: the session, or its agent id, for the name of the quarantine.
 
     Raises:
         GitError: git cannot copy them.
-        OSError: an object cannot be copied, or is missing.
+        OSError: an object cannot be copied, or is missing or damaged.
 
     """
     assert git.git_dir is not None
@@ -124,11 +136,27 @@ def transfer(git: Git, store: Git, found: RepositoryTips) -> None:
     shallow = _shallow(git.git_dir)
     if not shallow <= _shallow(store.git_dir):
         raise OSError("it is a shallow clone, and the rest of its history is not here")
-    if any((git.git_dir / "objects" / "pack").glob("*.promisor")):
+    own, objects = (git.common_dir or git.git_dir) / "objects", store.git_dir / "objects"
+    if any((own / "pack").glob("*.promisor")):
         raise OSError("it is a partial clone, and the rest of its objects are not here")
-    write_pack(git, store.git_dir / "objects", found.loose, found.common)
-    if missing := _missing(store, found.loose):
-        raise OSError(f"{missing} of its objects are missing")
+    owner += SUBMODULES
+    try:
+        with quarantine(objects, owner) as directory:
+            borrow(directory, own)
+            packed = pack(git._replace(quarantine=directory), objects, found.loose, found.common)
+            if packed is not None:
+                _require_whole(store._replace(objects=packed), found)
+                enter(packed, objects, owner, found.loose)
+            _require_whole(store, found)
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # the next sweep does it
+            release(objects, owner)
+
+
+def _require_whole(store: Git, found: RepositoryTips) -> None:
+    if damage := find_damage(store, found.loose, found.common):
+        raise OSError(damage)
 
 
 def snapshots_of(store: Git, agent_id: str, found: RepositoryTips) -> tuple[str, ...]:
@@ -197,13 +225,6 @@ def outermost(git: Git, oids: Collection[str], without: Collection[str]) -> list
     ]
     inner = {parent for _, *parents in rows for parent in parents}
     return [commit for commit, *_ in rows if commit not in inner]
-
-
-def _missing(store: Git, wanted: Sequence[str]) -> int:
-    listed = run_git(store, "rev-list", "--objects", "--stdin", "--not", "--all", stdin=_stdin(wanted))
-    oids = b"".join(line.split(b" ")[0] + b"\n" for line in listed.stdout.splitlines())
-    answer = run_git(store, "cat-file", "--batch-check", stdin=oids + _stdin(wanted))
-    return answer.stdout.count(b" missing\n")
 
 
 def _stdin(oids: Collection[str]) -> bytes:

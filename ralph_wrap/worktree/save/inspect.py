@@ -36,7 +36,13 @@ def has_submodules(worktree: LinkedWorktree) -> bool:
 
 
 def look(
-    worktree: LinkedWorktree, git: Git, scratch: Git, problems: list[str], inner: Collection[str]
+    worktree: LinkedWorktree,
+    git: Git,
+    scratch: Git,
+    problems: list[str],
+    inner: Collection[str],
+    *,
+    needs_index: bool = False,
 ) -> tuple[Status, DirectoryWalk]:
     """Return the differences of a worktree from its HEAD, including files that index flags hide.
 
@@ -45,6 +51,7 @@ def look(
         scratch: the same with the copy of the index, which this function makes if necessary.
         problems: gets a line for each thing that git does not see or cannot save.
         inner: paths of its submodules, which this function leaves out.
+        needs_index: an index that git cannot read, or a HEAD without its tree, is an error and no problem.
 
     Raises:
         GitError: git failed.
@@ -60,6 +67,8 @@ def look(
             listing = list_index(git)
             answer = finish_git(running, "status").stdout
         except GitError as error:
+            if needs_index:
+                raise
             problems.append(f"the index cannot be read, what was staged in it is not saved: {error.message}")
             head = resolve_commit(git, "HEAD")
             run_git(scratch, "read-tree", *((head,) if head else ("--empty",)))

@@ -7,36 +7,43 @@ import os
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import (
+    Head,
     create_ref,
     delete_ref,
     existing_commits,
     list_refs,
     move_ref,
+    read_commit,
     read_head,
     run_git,
-    start_to_verify,
-    what_is_missing,
+    tree_of,
     worktree_holding,
 )
-from ralph_wrap.git.index import write_tree
-from ralph_wrap.worktree.save.commits import make_snapshots, named_objects, save_commits, unreachable
-from ralph_wrap.worktree.save.index import copy_index, resolve, status_of
+from ralph_wrap.git.index import list_index, write_tree
+from ralph_wrap.git.read_back import find_damage
+from ralph_wrap.git.status import Status
+from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.worktree.save.apart import StoreApart, present_of
+from ralph_wrap.worktree.save.commits import make_snapshots, named_objects, unreachable, unreferenced
+from ralph_wrap.worktree.save.damage import changed_paths, lost_commit, may_be_damage, newest_whole_commit
+from ralph_wrap.worktree.save.index import copy_index, lift_flags, resolve, status_of, unlock
 from ralph_wrap.worktree.save.inspect import has_submodules, head_of, look, nested
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.save.result import SavedWork
 from ralph_wrap.worktree.save.trees import WORK_TITLE, WorktreeTrees, counted, write_trees
-from ralph_wrap.worktree.save.walk import walk
+from ralph_wrap.worktree.save.walk import file_clock, walk
 from ralph_wrap.worktree.warm import taken_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from ralph_wrap.git import Git, Head
-    from ralph_wrap.git.status import Status
+    from ralph_wrap.git import Git
     from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.save.result import SaveRequest
-    from ralph_wrap.worktree.save.walk import FileStamps
+
+_ATTEMPTS = 3  # to store work while a ``git gc`` deletes it
 
 
 def save_tree(
@@ -47,12 +54,12 @@ def save_tree(
     *,
     inner: tuple[str, ...] = (),
 ) -> SavedWork:
-    """Save the work that would be lost with a worktree, and verify it.
+    """Save the work that would be lost with a worktree, read it back, and name it.
 
     Arguments:
         tree: the worktree.
         git: git at the repository.
-        index: a free path for a copy of the index.
+        index: a free path for a copy of the index, in a directory that is for such copies alone.
         request: how to save it.
         inner: paths of its submodules, which this function leaves out.
 
@@ -61,34 +68,131 @@ def save_tree(
         OSError: a file cannot be read or written.
 
     """
-    worktree_git = tree.git(git)
-    scratch = worktree_git._replace(index_file=index)
+    return _save(_Saving(tree, tree.git(git), index, request, inner))
+
+
+def save_without_files(worktree: LinkedWorktree, git: Git, index: Path, request: SaveRequest) -> SavedWork:
+    """Save what the registration of a worktree holds: its index and its commits. Its directory is gone.
+
+    Arguments:
+        git: git at the repository.
+        index: a free path for a copy of the index, in a directory of our own.
+        request: how to save it.
+
+    Raises:
+        GitError: git failed.
+        OSError: a file cannot be read or written.
+
+    """
+    nothing = index.with_name("files")
+    nothing.mkdir(exist_ok=True)
+    return _save(_Saving(worktree, worktree.git(git, nothing), index, request, has_files=False))
+
+
+class _Saving(NamedTuple):
+    """One save.
+
+    Attributes:
+        tree: the worktree.
+        git: git in it.
+        index_copy: a free path for a copy of the index.
+        request: how to save it.
+        inner: paths of its submodules, which are saved elsewhere.
+        has_files: its directory exists.
+
+    """
+
+    tree: LinkedWorktree
+    git: Git
+    index_copy: Path
+    request: SaveRequest
+    inner: tuple[str, ...] = ()
+    has_files: bool = True
+
+    @property
+    def scratch(self) -> Git:
+        """Git with the copy of the index."""
+        return self.git._replace(index_file=self.index_copy)
+
+
+class _Found(NamedTuple):
+    """What a worktree has that its branch does not hold.
+
+    Attributes:
+        head: the commit and the branch that are checked out.
+        named: the object ids in its registration.
+        picture: its uncommitted work; ``None`` if there is none.
+        work: the rest of the result; branch and snapshots are still missing.
+        names_head: the commit of a detached HEAD gets the branch of the saved work.
+
+    """
+
+    head: Head
+    named: frozenset[str]
+    picture: WorktreeTrees | None
+    work: SavedWork
+    names_head: bool = True
+
+
+def _save(saving: _Saving) -> SavedWork:
+    """Save a worktree; if a ``git gc`` has deleted objects meanwhile, store them again."""
+    tree, request = saving.tree, saving.request
+    present = present_of(tree, saving.git)
+    damage = lost_commit(tree, saving.git)
+    attempts = 0 if damage else _ATTEMPTS
+    for attempt in range(attempts):
+        with contextlib.ExitStack() as stack:
+            apart = StoreApart(stack, tree, saving.git, request.session, present)
+            try:
+                if attempt:
+                    apart.store_again(saving.index_copy)
+                found = _look(saving, apart, is_last=attempt == _ATTEMPTS - 1)
+                commit, damage = _store(saving, apart, found)
+                if damage is None:
+                    return _named(saving, found, commit)
+            except GitError as error:
+                if not may_be_damage(error):
+                    raise
+                damage = error.message
+    return _save_beside_damage(saving, present, str(damage))
+
+
+def _look(saving: _Saving, apart: StoreApart, *, is_last: bool) -> _Found:
+    """Find the work, and store its trees.
+
+    Arguments:
+        is_last: do without an index that git cannot read.
+
+    """
+    if not saving.has_files:
+        return _look_at_registration(saving, apart)
+    return _look_at_files(saving, apart, is_last=is_last)
+
+
+def _look_at_files(saving: _Saving, apart: StoreApart, *, is_last: bool) -> _Found:
+    tree, request, inner = saving.tree, saving.request, saving.inner
     problems: list[str] = []
-    head = head_of(tree, worktree_git)
+    head = head_of(tree, saving.git)
     if request.unstarted:
-        left = _left_by_checkout(tree, scratch, head.commit or "HEAD", inner)
+        left = _left_by_checkout(tree, saving.scratch, head.commit or "HEAD", inner)
         if left is not None:
-            named = named_objects(tree.registration, worktree_git, problems)
-            commits = save_commits(worktree_git, request.agent_id, named, head)
-            return SavedWork(None, (), commits, (), 0, tuple(problems), left, head=head, named=named)
-    status, walked = look(tree, worktree_git, scratch, problems, inner)
+            named = named_objects(tree.registration, saving.git, problems)
+            work = SavedWork(None, (), (), (), 0, tuple(problems), left, head=head, named=named)
+            return _Found(head, named, None, work, names_head=False)
+    git, scratch = apart.seeing(saving.git), apart.seeing(saving.scratch)
+    status, walked = look(tree, git, scratch, problems, inner, needs_index=not is_last)
     problems += [f"nested repository {path} cannot be saved" for path in nested(status, walked)]
-    branch = None
+    picture = None
     if not status.clean and request.commits_only:
         problems.append(counted(len(status.changed) + len(status.untracked), "uncommitted path"))
     elif not status.clean:
-        branch = _save_files(tree, scratch, head, (status, walked.stamps), problems, request)
-    if branch is None and head.branch is None and head.commit:
-        tip = _tip(worktree_git, request.branch)
-        # Work that was put back is on its branch already, and stays there if the next session needs it.
-        own = (f"refs/heads/{request.branch}",) if tip and tip == request.restored else ()
-        if unreachable(worktree_git, [head.commit], without=own):
-            branch = _name(worktree_git, request, head.commit, tip)
-    named = named_objects(tree.registration, worktree_git, problems)
-    return SavedWork(
-        branch=branch,
+        trees = write_trees(tree, apart.git(saving.scratch), head, (status, walked.stamps), problems)
+        picture = None if trees.shows_head else trees
+    named = named_objects(tree.registration, saving.git, problems)
+    work = SavedWork(
+        branch=None,
         paths=(*status.changed, *status.untracked),
-        snapshots=save_commits(worktree_git, request.agent_id, named, head),
+        snapshots=(),
         ignored=status.ignored,
         ignored_files=walked.count_below(status.ignored),
         problems=tuple(problems),
@@ -96,6 +200,74 @@ def save_tree(
         named=named,
         stamps=walked.stamps,
     )
+    return _Found(head, named, picture, work)
+
+
+def _look_at_registration(saving: _Saving, apart: StoreApart) -> _Found:
+    tree = saving.tree
+    problems = unsaved_bookkeeping(tree)
+    if has_submodules(tree):
+        problems.append(f"repositories of its submodules are in {tree.registration / 'modules'}")
+    head = read_head(saving.git)
+    scratch = apart.git(saving.scratch)
+    copy_index(tree, scratch)
+    resolve(scratch)
+    staged = write_tree(scratch)
+    picture = WorktreeTrees(head.commit, head.tree, staged, staged)
+    named = named_objects(tree.registration, saving.git, problems)
+    work = SavedWork(None, (), (), (), 0, tuple(problems), head=head, named=named)
+    return _Found(head, named, None if picture.shows_head else picture, work)
+
+
+def _store(saving: _Saving, apart: StoreApart, found: _Found) -> tuple[str | None, str | None]:
+    """Bring the work into the repository, and read it back.
+
+    Returns:
+        The commit of the uncommitted work, if there is any; what is damaged, in words, if anything is.
+
+    """
+    commit = None
+    if found.picture is not None:
+        commit = _commit(saving, apart, found.picture)
+    at_head = [found.head.commit] if found.head.commit and found.head.commit != saving.tree.base else []
+    tips = [*([commit] if commit else []), *at_head, *_on_no_branch(saving, found)]
+    return commit, apart.enter(tips) if tips else None
+
+
+def _commit(saving: _Saving, apart: StoreApart, picture: WorktreeTrees) -> str:
+    """Return the commit of uncommitted work: that of an earlier save with the same work, or a new one."""
+    git, session = apart.git(saving.scratch), saving.request.session
+    before = _tip(saving.git, saving.request.branch)
+    if before is not None and picture.is_in(git, before):
+        return before
+    message = f"{WORK_TITLE}{session}\n\nWhat was not committed when the session ended.\n"
+    if unfinished := operation(saving.tree):
+        message += f"A {unfinished} was in progress.\n"
+    return picture.commit(git, message, session)
+
+
+def _on_no_branch(saving: _Saving, found: _Found) -> list[str]:
+    """Return the commits that only the registration names, without their ancestors."""
+    head = found.head
+    if head.branch is not None and head.branch.startswith("refs/heads/") and {*found.named} <= {head.commit}:
+        return []  # the branch holds the only one
+    return unreferenced(saving.git, found.named)
+
+
+def _named(saving: _Saving, found: _Found, commit: str | None) -> SavedWork:
+    """Give refs to work that was read back, and return it."""
+    git, request, head = saving.git, saving.request, found.head
+    before = _tip(git, request.branch)
+    branch = None
+    if commit is not None:
+        branch = _name(git, request, commit, before)
+    elif found.names_head and head.branch is None and head.commit:
+        # Work that was put back is on its branch already, and stays there if the next session needs it.
+        own = (f"refs/heads/{request.branch}",) if before and before == request.restored else ()
+        if unreachable(git, [head.commit], without=own):
+            branch = _name(git, request, head.commit, before)
+    snapshots = make_snapshots(git, request.agent_id, _on_no_branch(saving, found))
+    return found.work._replace(branch=branch, snapshots=snapshots)
 
 
 def retire(git: Git, request: SaveRequest) -> None:
@@ -115,39 +287,76 @@ def retire(git: Git, request: SaveRequest) -> None:
     delete_ref(git, ref, restored)
 
 
-def save_without_files(worktree: LinkedWorktree, git: Git, index: Path, request: SaveRequest) -> SavedWork:
-    """Save what the registration of a worktree holds: its index and its commits. Its directory is gone.
+def _save_beside_damage(saving: _Saving, present: Sequence[str], damage: str) -> SavedWork:
+    """Save the files on the newest whole commit, and each other whole commit; the worktree has to stay.
 
     Arguments:
-        git: git at the repository.
-        index: a free path for a copy of the index, in a directory of our own.
-        request: how to save it.
-
-    Raises:
-        GitError: git failed.
-        OSError: a file cannot be read or written.
+        present: the commits that count as whole without a look.
+        damage: what is damaged or missing, in words.
 
     """
-    nothing = index.with_name("files")
-    nothing.mkdir(exist_ok=True)
-    worktree_git = worktree.git(git, nothing)
-    scratch = worktree_git._replace(index_file=index)
-    problems = unsaved_bookkeeping(worktree)
-    if has_submodules(worktree):
-        problems.append(f"repositories of its submodules are in {worktree.registration / 'modules'}")
-    head = read_head(worktree_git)
-    copy_index(worktree, scratch)
-    resolve(scratch)
-    staged = write_tree(scratch)
-    picture = WorktreeTrees(head.commit, head.tree, staged, staged)
+    git, tree, request = saving.git, saving.tree, saving.request
+    problems: list[str] = []
+    named = named_objects(tree.registration, git, problems)
+    whole, at_head_damage = newest_whole_commit(tree, git, present)
+    damage = at_head_damage or damage
+    commit, paths = None, tuple[str, ...]()
+    with contextlib.ExitStack() as stack:
+        apart = StoreApart(stack, tree, git, request.session, present)
+        apart.store_again(saving.index_copy)
+        if not request.commits_only:
+            picture = _picture_on(saving, apart, whole, problems)
+            paths = changed_paths(apart.git(git), picture.head_tree, picture.tree)
+            commit = _commit(saving, apart, picture) if paths or not picture.shows_head else None
+        at_head = [whole] if whole and whole not in present else []
+        others = [
+            oid for oid in existing_commits(git, sorted(named)) if find_damage(git, [oid], present) is None
+        ]
+        tips = [*([commit] if commit else []), *at_head, *others]
+        if broken := apart.enter(tips) if tips else None:
+            raise GitError("pack-objects", 0, f"error: {broken}")
     branch = None
-    if not picture.shows_head:
-        branch = _save_picture(worktree, scratch, head, picture, problems, request)
-    elif head.branch is None and head.commit and unreachable(worktree_git, [head.commit]):
-        branch = _name(worktree_git, request, head.commit, _tip(worktree_git, request.branch))
-    named = named_objects(worktree.registration, worktree_git, problems)
-    commits = save_commits(worktree_git, request.agent_id, named, head)
-    return SavedWork(branch, (), commits, (), 0, tuple(problems), head=head, named=named)
+    if commit is not None:
+        branch = _name(git, request, commit, _tip(git, request.branch))
+        damage += f"; the files are saved on {branch}, on top of {whole[:12] if whole else 'nothing'}"
+    snapshots = make_snapshots(git, request.agent_id, _unnamed(git, others))
+    return SavedWork(branch, paths, snapshots, (), 0, tuple(problems), named=named, damage=damage)
+
+
+def _picture_on(saving: _Saving, apart: StoreApart, whole: str | None, problems: list[str]) -> WorktreeTrees:
+    """Store the files and the index as they are, without a look at a damaged HEAD."""
+    tree, scratch = saving.tree, apart.git(saving.scratch)
+    head = Head(whole, tree_of(scratch, whole) if whole else None, None)
+    if saving.has_files:
+        walked = walk(tree.path, saving.inner, tree.registration / "index", file_clock())
+        problems += [*walked.problems, *unsaved_bookkeeping(tree)]
+        problems += [f"nested repository {path} cannot be saved" for path in walked.repositories]
+    try:
+        copy_index(tree, scratch)
+        resolve(scratch)
+        lift_flags(tree, scratch, list_index(scratch))
+        staged = write_tree(scratch)
+    except (GitError, FileNotFoundError) as error:
+        problems.append(f"what was staged is not saved: {error}")
+        saving.index_copy.unlink(missing_ok=True)
+        unlock(scratch)
+        run_git(scratch, "read-tree", whole or "--empty")
+        staged = write_tree(scratch)
+    if not saving.has_files:
+        return WorktreeTrees(whole, head.tree, staged, staged)
+    nothing = Status((), (), (), (), ())
+    trees = write_trees(tree, scratch, head, (nothing, walked.stamps), problems)
+    return trees._replace(head_tree=head.tree, index_tree=staged)
+
+
+def _unnamed(git: Git, commits: list[str]) -> list[str]:
+    """Return the commits among some whole ones that need a ref."""
+    named = {*list_refs(git).values()}
+    try:
+        loose = unreachable(git, commits)
+    except GitError:  # a damaged branch may be the only one that contains them
+        loose = commits
+    return [oid for oid in loose if oid not in named]
 
 
 def _left_by_checkout(
@@ -175,52 +384,6 @@ def _differing(scratch: Git, commit: str) -> set[str]:
     return {*status.unstaged, *status.untracked}
 
 
-def _save_files(
-    worktree: LinkedWorktree,
-    scratch: Git,
-    head: Head,
-    found: tuple[Status, FileStamps],
-    problems: list[str],
-    request: SaveRequest,
-) -> str | None:
-    picture = write_trees(worktree, scratch, head, found, problems)
-    if picture.shows_head:
-        return None
-    return _save_picture(worktree, scratch, head, picture, problems, request)
-
-
-def _save_picture(
-    worktree: LinkedWorktree,
-    scratch: Git,
-    head: Head,
-    picture: WorktreeTrees,
-    problems: list[str],
-    request: SaveRequest,
-) -> str:
-    message = f"{WORK_TITLE}{request.session}\n\nWhat was not committed when the session ended.\n"
-    if unfinished := operation(worktree):
-        message += f"A {unfinished} was in progress.\n"
-    commit = picture.commit(scratch, message, request.session)
-    with start_to_verify(scratch, commit, head.commit) as verifying:
-        branch = _name_picture(scratch, picture, commit, request)
-        if missing := what_is_missing(verifying):
-            problems.append(f"{branch} lacks objects: {missing}")
-    return branch
-
-
-def _name_picture(scratch: Git, picture: WorktreeTrees, commit: str, request: SaveRequest) -> str:
-    """Name the commit of a picture, if an earlier save has not kept the same picture; return its name."""
-    branch = request.branch
-    try:
-        create_ref(scratch, f"refs/heads/{branch}", commit, _reason(request))
-    except GitError:
-        if (before := _tip(scratch, branch)) is None:
-            raise
-        if not picture.is_in(scratch, before):
-            return _name(scratch, request, commit, before)
-    return branch
-
-
 def _tip(git: Git, branch: str) -> str | None:
     ref = f"refs/heads/{branch}"
     return list_refs(git, ref).get(ref)
@@ -244,9 +407,19 @@ def _name(git: Git, request: SaveRequest, commit: str, before: str | None) -> st
     elif before != commit:
         if request.keeps_branch or worktree_holding(git, ref):
             return make_snapshots(git, request.agent_id, [commit])[0]
-        make_snapshots(git, request.agent_id, existing_commits(git, [before]))  # git may have pruned it
+        if not existing_commits(git, [before]) or _is_broken_attempt(git, request, before):
+            delete_ref(git, ref, before)  # with its reflog, which names no lost commit so
+            create_ref(git, ref, commit, reason)
+            return branch
+        make_snapshots(git, request.agent_id, [before])
         move_ref(git, ref, before, commit, reason, no_deref=True)
     return branch
+
+
+def _is_broken_attempt(git: Git, request: SaveRequest, before: str) -> bool:
+    """Return whether a commit is an earlier save of the same session, and lacks objects."""
+    is_own = read_commit(git, before).subject == f"{WORK_TITLE}{request.session}"
+    return is_own and find_damage(git, [before]) is not None
 
 
 def _reason(request: SaveRequest) -> str:

@@ -22,7 +22,6 @@ class SaveRequest(NamedTuple):
         unstarted: no agent has worked in the worktree: missing files were never checked out.
         restored: commit of the saved work that was put back into the worktree; ``None`` if there was none.
         keeps_branch: the branch of the saved work stays as it is; any other work gets a snapshot.
-        waits_for_gc: wait up to 10 s for a ``git gc`` that runs.
 
     """
 
@@ -32,7 +31,6 @@ class SaveRequest(NamedTuple):
     unstarted: bool = False
     restored: str | None = None
     keeps_branch: bool = False
-    waits_for_gc: bool = True
 
     @property
     def branch(self) -> str:
@@ -57,6 +55,9 @@ class SavedWork(NamedTuple):
         named: every object id in the files of its registration. At the time of the save, a ref in the
             repository holds each commit among them.
         stamps: what its files looked like before the save; ``None`` if nothing was saved.
+        damage: an object that is missing or damaged, in words, and what was saved all the same. The worktree
+            has to stay: it may have the last copy. Empty if every object was read back.
+        broken: one line for each snapshot that a ``git gc`` has deleted; its ref is gone.
 
     """
 
@@ -71,6 +72,8 @@ class SavedWork(NamedTuple):
     head: Head | None = None
     named: frozenset[str] = frozenset()
     stamps: FileStamps | None = None
+    damage: str = ""
+    broken: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:

@@ -26,7 +26,7 @@ from ralph_wrap.git import finish_git, resolve_commit, run_git
 from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree.save.commits import make_snapshots
-from ralph_wrap.worktree.save.copy_commits import snapshots_of, store_of, tips, transfer
+from ralph_wrap.worktree.save.copy_commits import snapshots_of, store_of, tips, transferred
 from ralph_wrap.worktree.save.inspect import tree_holds, tree_losses
 from ralph_wrap.worktree.save.one_tree import save_tree
 from ralph_wrap.worktree.save.registration import operation
@@ -47,7 +47,7 @@ _KNOWN = deferred.pattern(
     r"|index|sharedindex\..*|shallow|rebase-merge|rebase-apply|sequencer|rr-cache|reftable|\.?ralph-wrap-.*"
     r"|[A-Z][A-Z_]*|.*\.lock"
 )
-_OBJECTS = deferred.pattern(r"[0-9a-f]{2}|pack|info|tmp_.*|incoming-.*|.*\.lock")
+_OBJECTS = deferred.pattern(r"[0-9a-f]{2}|pack|info|tmp_.*|incoming-.*|ralph-wrap-save-.*|.*\.lock")
 _EMPTY = deferred.pattern(r"branches|config|description|HEAD|hooks|info|objects|refs|.*\.lock")
 
 
@@ -78,7 +78,7 @@ def save_submodules(
         try:
             if not _is_empty(submodule, submodule.tree.path):
                 saved = _with_files(saved, submodule, git, _scratch(index, number), own_problems, request)
-                saved = _with_commits(saved, submodule, git, own_problems, request.agent_id)
+                saved = _with_commits(saved, submodule, git, own_problems, request)
         except (GitError, OSError) as error:
             own_problems.append(f"it cannot be saved: {error}")
         problems += _lines(submodule, own_problems)
@@ -103,20 +103,24 @@ def _with_files(
     if saved.unstarted and _is_as_cloned(submodule, git, tree.path, index):
         return saved
     work = save_tree(tree, git, index, request._replace(unstarted=False), inner=submodule.nested)
-    problems += work.problems
+    problems += [*work.problems, *filter(None, [work.damage])]
     return saved._replace(saved=work)
 
 
 def _with_commits(
-    saved: SavedSubmodule, submodule: SubmoduleRepository, git: Git, problems: list[str], agent_id: str
+    saved: SavedSubmodule,
+    submodule: SubmoduleRepository,
+    git: Git,
+    problems: list[str],
+    request: SaveRequest,
 ) -> SavedSubmodule:
     """Copy the commits of a submodule into the repository that stays."""
     submodule_git, store = submodule.tree.git(git), _git(git, saved.store)
     found = tips(submodule_git, store, submodule.tree.registration, problems, cloned=saved.unstarted)
     if found.loose:
-        transfer(submodule_git, store, found)
-        make_snapshots(store, agent_id, found.loose)
-    return saved._replace(refs=snapshots_of(store, agent_id, found))
+        with transferred(submodule_git, store, found, request.session):
+            make_snapshots(store, request.agent_id, found.loose)
+    return saved._replace(refs=snapshots_of(store, request.agent_id, found))
 
 
 def submodules_hold(

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 GC_LOCK = "gc.pid"
 """In a repository: pid and host of the ``git gc`` that is running."""
 
-WRITTEN_BY_GC = ("info", "pack")
-"""Directories in that of a repository's objects. A ``git gc`` writes to at least one of them."""
-
 
 def sync_repository(common_dir: Path) -> None:
     """Write all that is in a repository to the disk."""
@@ -66,24 +63,6 @@ def object_stamps(common_dir: Path) -> ObjectStamps | None:
     except OSError:
         return None
     return None if os.path.lexists(common_dir / GC_LOCK) else tuple(found)
-
-
-def stamps_of_gc(common_dir: Path) -> ObjectStamps | None:
-    """Return inode and times of the directories to which a ``git gc`` writes.
-
-    Arguments:
-        common_dir: the repository.
-
-    Returns:
-        ``None`` if one cannot be read, or if a ``git gc`` is running.
-
-    """
-    top = os.fspath(common_dir / "objects")
-    try:
-        found = tuple(_stamp(top, name) for name in WRITTEN_BY_GC)
-    except OSError:
-        return None
-    return None if os.path.lexists(common_dir / GC_LOCK) else found
 
 
 def _stamp(top: str, name: str) -> ObjectStamp:

@@ -15,6 +15,9 @@ All of this would be deleted with the worktree, and none of it is on a branch:
 If saved work of an earlier session was put back into the worktree, and the session ends with nothing
 uncommitted, ``ralph/<id>-wip`` becomes a snapshot.
 
+Objects are stored apart from the repository and enter it as one pack (see ``apart``). Every new one is read
+back before a ref names it.
+
 The save uses a copy of the index, and names the repository explicitly: the agent may have replaced the
 worktree's ``.git``. After a problem the rest is still saved. The caller must not remove a worktree whose save
 has a problem.
@@ -22,6 +25,8 @@ has a problem.
 
 from __future__ import annotations
 
+from ralph_wrap.git import existing_commits
+from ralph_wrap.worktree.save.commits import drop_broken_snapshots
 from ralph_wrap.worktree.save.inspect import has_submodules, tree_holds, tree_losses
 from ralph_wrap.worktree.save.one_tree import retire, save_tree
 from ralph_wrap.worktree.save.submodule_repositories import find
@@ -54,6 +59,7 @@ def save(
         OSError: a file cannot be read or written.
 
     """
+    broken = drop_broken_snapshots(git, request.agent_id, existing_commits(git, [worktree.base]))
     problems: list[str] = []
     submodules: tuple[SavedSubmodule, ...] = ()
     if has_submodules(worktree):
@@ -66,9 +72,9 @@ def save(
         inner=tuple(submodule.path for submodule in submodules if submodule.path),
     )
     saved = _with_submodules(saved._replace(problems=(*problems, *saved.problems)), submodules)
-    if saved.branch is None and saved.clean and not saved.problems:
+    if saved.branch is None and saved.clean and not saved.problems and not saved.damage:
         retire(git, request)
-    return saved
+    return saved._replace(broken=broken)
 
 
 def _with_submodules(saved: SavedWork, submodules: tuple[SavedSubmodule, ...]) -> SavedWork:
@@ -78,6 +84,7 @@ def _with_submodules(saved: SavedWork, submodules: tuple[SavedSubmodule, ...]) -
         ignored=(*saved.ignored, *(path for submodule in submodules for path in submodule.ignored)),
         ignored_files=saved.ignored_files + sum(submodule.saved.ignored_files for submodule in submodules),
         inner=submodules,
+        damage=saved.damage or next((inner.saved.damage for inner in submodules if inner.saved.damage), ""),
     )
 
 

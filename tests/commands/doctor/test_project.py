@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.commands.doctor import examine
+from tests.support.damage import loose_path
 from tests.support.git_shim import old_git, path_without_git
 from tests.support.needs import CAPABILITY_DROPS, OTHER_USERS, needs, needs_other_users
 from tests.support.repo import Repo, make_repo
@@ -46,6 +47,20 @@ def test_git_is_there(repo: Repo, host: Path) -> None:
     """With its version."""
     version = repo.git("version").split()[2]
     assert checked(examine(repo.path, os.environ, host), "git")[:3] == ("git", True, version)
+
+
+def test_what_is_broken_in_the_repository(repo: Repo, host: Path) -> None:
+    """A ref of ours without its commit, and files of a killed save; without them there is no such check."""
+    assert {"refs", "packs"} & {check.check for check in examine(repo.path, os.environ, host).checks} == set()
+    tip = repo.git("commit-tree", "-m", "lost", "HEAD^{tree}")
+    repo.git("update-ref", "refs/heads/ralph/00bb-wip", tip)
+    loose_path(repo, tip).unlink()
+    (repo.path / ".git/objects/ralph-wrap-save-20260102T030405Z-00bb-00aa11bb").mkdir()
+    found = examine(repo.path, os.environ, host)
+    refs, packs = checked(found, "refs"), checked(found, "packs")
+    assert refs.fix == f"git -C {repo.path} update-ref --no-deref -d refs/heads/ralph/00bb-wip"
+    assert packs.fix == "ralph-wrap sweep"
+    assert (refs.verdict, packs.verdict) == ("note", "note")
 
 
 def test_no_git(repo: Repo, host: Path, tmp_path: Path) -> None:

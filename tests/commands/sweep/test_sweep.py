@@ -8,18 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from ralph_wrap.commands.sweep import sweep as sweep_here
-from ralph_wrap.state.project import find_project
 from ralph_wrap.system import liveness
-from ralph_wrap.system.log import on_stderr
-from ralph_wrap.worktree.save import beside_gc
 from tests.commands.sweep.project import NESTED, state
+from tests.support.damage import damaged, loose_path
 from tests.support.directory_listing import listing
 from tests.support.mounts import mounted
 from tests.support.needs import needs_mounts, needs_pid_namespaces
@@ -240,21 +235,45 @@ def test_what_cannot_be_saved_is_kept(repo: Repo) -> None:
     assert left.report["kept"] == reason
 
 
-@pytest.mark.slow
-def test_a_gc_leaves_the_session_to_the_next_sweep(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No sweep waits for a ``git gc``, here that of another container: the session stays an orphan."""
-    left = orphan(repo)
-    lock = repo.path / ".git/gc.pid"
-    lock.write_text("1 another-container")
-    with monkeypatch.context() as patch:
-        patch.setattr(beside_gc, "time", SimpleNamespace(monotonic=time.monotonic, time=time.time))
-        [entry] = sweep_here(find_project(repo.path, os.environ), log=on_stderr(os.environ))
-    assert "git gc is running (process 1 on another-container)" in (entry.note or "")
-    assert sweep(repo).narration[-1]["hint"] == "ralph-wrap sweep"
-    assert (left.worktree / "new").read_text() == "new\n"
-    lock.unlink()
+def test_a_lost_commit_keeps_the_session_until_it_is_mended(repo: Repo) -> None:
+    """Its files are saved, each sweep says what is lost, and the last one finishes the session."""
+    left = orphan(repo, work="echo done > done; git add done; git commit -qm done; echo new > new")
+    oid = repo.git("rev-parse", left.branch)
+    with damaged(repo, oid, "missing"):
+        for _ in range(2):
+            swept = sweep(repo)
+            assert swept.status == 5
+            assert oid in swept.narration[-1]["message"]
+            assert f"the files are saved on {left.wip}" in swept.narration[-1]["message"]
+        assert (repo.show(f"{left.wip}:done"), repo.show(f"{left.wip}:new")) == (b"done\n", b"new\n")
+        assert (left.worktree / "new").exists()
     assert sweep(repo).stdout.decode() == f"{left.session}  crashed  finished  {left.wip}\n"
     assert not left.worktree.exists()
+    repo.git("fsck", "--full")
+
+
+def test_a_ref_without_its_commit_is_named(repo: Repo) -> None:
+    """An earlier version has left it; the command that is printed helps git."""
+    tip = repo.git("commit-tree", "-m", "lost", "HEAD^{tree}")
+    repo.git("update-ref", "--create-reflog", "refs/heads/ralph/00bb-wip", tip)
+    loose_path(repo, tip).unlink()
+    [warning] = sweep(repo).warnings
+    assert f"refs/heads/ralph/00bb-wip names commit {tip}, which does not exist" in warning["message"]
+    typed = warning["hint"].removeprefix("to delete the ref: ")
+    subprocess.run(("sh", "-c", typed), check=True, cwd=repo.path)
+    assert sweep(repo).warnings == []
+    repo.git("gc", "--quiet")
+
+
+def test_what_a_killed_save_has_left_goes_with_its_session(repo: Repo) -> None:
+    """Its files in the object directory, once no worktree needs them."""
+    left, objects = orphan(repo), repo.path / ".git/objects"
+    for session in (left.session, "20260102T030405Z-00bb"):
+        (objects / f"ralph-wrap-save-{session}-00aa11bb/12").mkdir(parents=True)
+        keep = objects / f"pack/pack-{session[-4:] * 10}.keep"
+        keep.write_text(f"ralph-wrap: a save of {session}\n")
+    assert sweep(repo).status == 0
+    assert [*objects.glob("ralph-wrap-save-*"), *objects.glob("pack/*.keep")] == []
 
 
 def test_a_kept_worktree_is_reported_once(repo: Repo) -> None:

@@ -6,6 +6,7 @@ Without such a repository, or if git cannot copy into it, it is the repository o
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import PurePosixPath
 
 from ralph_wrap.errors import GitError
@@ -13,12 +14,12 @@ from ralph_wrap.git import existing_commits, list_refs
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.submodules import is_repository
 from ralph_wrap.worktree.save.commits import make_snapshots
-from ralph_wrap.worktree.save.copy_commits import RepositoryTips, held, transfer
+from ralph_wrap.worktree.save.copy_commits import RepositoryTips, held, transferred
 from ralph_wrap.worktree.save.submodule_snapshot.make import read_snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from ralph_wrap.git import Git
@@ -57,14 +58,13 @@ def bring_submodules(store: Git, common_dir: Path, agent_id: str, snapshot: str)
     for work in read_snapshot(store, snapshot):
         repository, git = common_dir, store
         own = _own_repository(common_dir, work.name)
-        if own is not None:
-            own_git = store._replace(cwd=own, git_dir=own, common_dir=own, work_tree=own, config=())
-            try:
-                _copy(store, own_git, work.commits)
-                repository, git = own, own_git
-            except (GitError, OSError):  # for example, the project is a shallow clone
-                pass
-        refs = _keep(git, agent_id, work.commits)
+        with contextlib.ExitStack() as until_named:
+            if own is not None:
+                own_git = store._replace(cwd=own, git_dir=own, common_dir=own, work_tree=own, config=())
+                with contextlib.suppress(GitError, OSError):  # for example, the project is a shallow clone
+                    until_named.enter_context(_copied(store, own_git, work.commits, agent_id))
+                    repository, git = own, own_git
+            refs = _keep(git, agent_id, work.commits)
         brought.append(BroughtSubmodule(work.path, repository, refs.get(work.at, "")))
     return brought
 
@@ -87,11 +87,14 @@ def _own_repository(common_dir: Path, name: str) -> Path | None:
         return None
 
 
-def _copy(store: Git, own: Git, commits: Sequence[str]) -> None:
+@contextlib.contextmanager
+def _copied(store: Git, own: Git, commits: Sequence[str], agent_id: str) -> Iterator[None]:
+    """Copy the commits that a repository lacks; in the block they get refs."""
     common = held(own, existing_commits(store, {*commits, *list_refs(own).values()}))
     wanted = {*commits} - common
-    if wanted:
-        transfer(store, own, RepositoryTips(frozenset(), tuple(sorted(wanted)), tuple(sorted(common))))
+    found = RepositoryTips(frozenset(), tuple(sorted(wanted)), tuple(sorted(common)))
+    with transferred(store, own, found, agent_id) if wanted else contextlib.nullcontext():
+        yield
 
 
 def _keep(git: Git, agent_id: str, commits: Sequence[str]) -> dict[str, str]:

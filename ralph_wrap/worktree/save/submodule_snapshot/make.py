@@ -19,6 +19,8 @@ The snapshot of an earlier session gets another ref before it is replaced: no ot
 
 from __future__ import annotations
 
+import contextlib
+
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import (
     commit_tree,
@@ -37,7 +39,7 @@ from ralph_wrap.git.safe.batch import read_objects
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.commits import make_snapshots, named_objects
-from ralph_wrap.worktree.save.copy_commits import RepositoryTips, held, outermost, transfer
+from ralph_wrap.worktree.save.copy_commits import RepositoryTips, held, outermost, transferred
 from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.inspect import look, nested
 from ralph_wrap.worktree.save.submodule_repositories import find
@@ -117,10 +119,12 @@ def snapshot_submodules(
     earlier = {work.name: work for work in read_snapshot(store, before)} if before else {}
     works = dict(earlier)
     origins = _Origins(worktree, git)
-    with scratch_in(worktree.registration) as directory:
+    with contextlib.ExitStack() as until_named, scratch_in(worktree.registration) as directory:
         for number, submodule in enumerate(find(worktree, git, worktree.path, problems)):
             own: list[str] = []
-            copier = _SubmoduleCopier(submodule, git, store, session, earlier.get(submodule.name))
+            copier = _SubmoduleCopier(
+                submodule, git, store, session, earlier.get(submodule.name), until_named
+            )
             try:
                 origin = origins.of(submodule)
                 work = copier.look(directory / str(number), origin, own)
@@ -132,10 +136,10 @@ def snapshot_submodules(
             except (RalphError, OSError) as error:
                 own.append(str(error))
             problems += [f"submodule {submodule.path or submodule.name}: {problem}" for problem in own]
-    present = [works[name] for name in sorted(works)]
-    if before and present != [earlier[name] for name in sorted(earlier)]:
-        _keep_of_another_session(store, agent_id, session, before)
-    _write(store, ref, before, present, session)
+        present = [works[name] for name in sorted(works)]
+        if before and present != [earlier[name] for name in sorted(earlier)]:
+            _keep_of_another_session(store, agent_id, session, before)
+        _write(store, ref, before, present, session)
     return tuple(problems)
 
 
@@ -233,6 +237,7 @@ class _SubmoduleCopier:
         store: git at the repository of the project.
         session: named in the message of a commit.
         earlier: what the last snapshot had of the submodule; ``None`` if it had nothing.
+        until_named: closed when the copied commits have a ref.
 
     """
 
@@ -243,12 +248,14 @@ class _SubmoduleCopier:
         store: Git,
         session: str,
         earlier: SubmoduleWork | None,
+        until_named: contextlib.ExitStack,
     ) -> None:
         self._submodule = submodule
         self._git = submodule.tree.git(git)
         self._store = store
         self._session = session
         self._earlier = earlier
+        self._until_named = until_named
 
     def look(self, index: Path, origin: str, problems: list[str]) -> SubmoduleWork:
         """Return the work in the submodule.
@@ -333,7 +340,6 @@ class _SubmoduleCopier:
         objects = (self._submodule.tree.registration / "objects").rglob("*")
         if not common and (size := sum(path.lstat().st_size for path in objects)) > largest:
             raise OSError(f"its history has {size >> 20} MiB, more than {largest >> 20} MiB do not travel")
-        transfer(
-            self._git, self._store, RepositoryTips(frozenset(), tuple(sorted(wanted)), tuple(sorted(common)))
-        )
+        found = RepositoryTips(frozenset(), tuple(sorted(wanted)), tuple(sorted(common)))
+        self._until_named.enter_context(transferred(self._git, self._store, found, self._session))
         return not common
