@@ -6,6 +6,8 @@ import contextlib
 import subprocess
 from typing import TYPE_CHECKING
 
+from tests.support.needs import MOUNTS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -13,7 +15,8 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def mounted(directory: Path, *options: str) -> Iterator[Path]:
-    """Mount something at a directory, which is made; ``mount`` gets the options."""
+    """Mount something at a directory, which is made; ``mount`` gets the options. Or skip the test."""
+    MOUNTS.check()
     directory.mkdir(parents=True, exist_ok=True)
     subprocess.run(("mount", *options, directory), check=True, capture_output=True)
     try:

@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 from typing import Self
 
+from tests.support.needs import PID_NAMESPACES
 from tests.support.sessions import PROGRAM
 from tests.support.wait import CAP, eventually
 
 NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-"""Runs a command as PID 1; needs root."""
+"""Runs a command as PID 1, where the kernel lets it: see ``needs.PID_NAMESPACES``."""
 
 PROMPT = 6.0
 """Seconds until PID 1 has ended at the latest if nothing holds it up; it ends in any case after 8 s."""
@@ -105,6 +106,8 @@ def _is_idle(pid: int) -> bool:
 class Container:
     """A pid namespace whose PID 1 is ours, or runs it; leaving the context kills everything in it.
 
+    Where the kernel makes none for us, the test is skipped.
+
     Arguments:
         project: where everything is started.
         arguments: of ``ralph-wrap init``.
@@ -116,6 +119,7 @@ class Container:
     def __init__(
         self, project: Path, *arguments: str, under: tuple[str, ...] = (), env: dict[str, str] | None = None
     ) -> None:
+        PID_NAMESPACES.check()
         self.project = project
         self._log = project.with_name(f"{project.name}.log")
         self._inside: list[subprocess.Popen[bytes]] = []

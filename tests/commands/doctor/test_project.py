@@ -16,7 +16,7 @@ import pytest
 from ralph_wrap.commands.doctor import examine
 from tests.support.damage import loose_path
 from tests.support.git_shim import old_git, path_without_git
-from tests.support.needs import CAPABILITY_DROPS, OTHER_USERS, needs, needs_other_users
+from tests.support.needs import CAPABILITY_DROPS, OTHER_USERS, PROGRAM_FOR_OTHERS, needs, needs_other_users
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import command
 
@@ -211,7 +211,7 @@ print(json.dumps({check.check: [check.verdict, check.found, check.fix] for check
 def _as_another_user(
     directory: Path, *under: str, uid: int = UID, environ: Mapping[str, str] | None = None
 ) -> dict[str, list[str]]:
-    """Examine a directory as another user, which could not start this Python, and return the findings."""
+    """Examine a directory as another user, who did not start this Python, and return the findings."""
     done = subprocess.run(
         (*under, sys.executable, "-c", AS_SOMEBODY, directory, str(uid), str(GID if uid else 0)),
         env={**os.environ, "HOME": "/", **(environ or {})},
@@ -260,7 +260,7 @@ def test_root_that_cannot_become_the_owner(reachable: Path) -> None:
     assert f"docker run --user {UID}:{GID}" in fix
 
 
-@needs_other_users
+@needs(PROGRAM_FOR_OTHERS)
 def test_a_repository_of_another_user(reachable: Path) -> None:
     """Git refuses it, unless its configuration allows it."""
     path = make_repo(reachable / "project").path
@@ -281,7 +281,7 @@ def test_a_repository_of_another_user(reachable: Path) -> None:
     assert found["locks"][0] == "FAIL"
 
 
-@needs_other_users
+@needs(PROGRAM_FOR_OTHERS)
 def test_what_root_has_left_in_the_repository(reachable: Path) -> None:
     """A directory of branches that its owner cannot write."""
     repo = make_repo(reachable / "project")
