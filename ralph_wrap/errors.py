@@ -16,6 +16,7 @@
     |   |-- BlockingFileError  125  failed        git would wait for a FIFO or a device
     |   |-- DamageError        125  failed        an object of the repository is damaged or missing
     |-- IsolationError         125  failed        no worktree is possible: a reason to fall back
+    |-- NoCheckoutError        125  failed        the directory is in no checkout: no reason to fall back
     |-- DamagedRepositoryError 125  failed        git cannot use the repository: no reason to fall back
     |-- PlainRootBusyError     125  failed        another session works in the plain project root
     |-- BranchBusyError        125  failed        another worktree has the requested branch checked out
@@ -222,6 +223,10 @@ class DamageError(GitError):
 
 class IsolationError(RalphError):
     """A worktree is not possible here; the session may fall back to the plain project root."""
+
+
+class NoCheckoutError(RalphError):
+    """The directory belongs to a repository, and to no checkout of it in which a session could begin."""
 
 
 class DamagedRepositoryError(RalphError):

@@ -24,7 +24,7 @@ from ralph_wrap.git import merge as merging
 from ralph_wrap.git.index import GITLINK, write_tree
 from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.git.safe.genuine import require_genuine
-from ralph_wrap.state.project import RUN, registries, repository_of
+from ralph_wrap.state.project import RUN, prepare_root, registries, repository_of
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Commands
@@ -112,6 +112,7 @@ def apply(
         raise NotFoundError(
             f"{branch.name} has no saved work", "to see branches with saved work: ralph-wrap review"
         )
+    prepare_root(project)
     home = Registry(project.root / RUN)
     if next(registries(project)) != home:
         raise RalphError(f"{home.directory} is a symlink, which is not followed", "replace it by a directory")

@@ -55,10 +55,10 @@ def show(project: Project, cwd: Path) -> list[EffectiveSetting]:
         UsageError: a value is wrong; the message names where it stands.
 
     """
-    values, sources = config.merge(project.root, cwd, {}, project.environ, ())
-    settings = Settings(project=project.root, command=(), **values)
+    values, sources = config.merge(project.main, cwd, {}, project.environ, ())
+    settings = Settings(project=project.main, command=(), **values)
     missing = _unapproved(project, settings.stated)
-    text = (project.root / config.CONFIG).read_text(encoding="utf-8") if KEY in sources.values() else ""
+    text = (project.main / config.CONFIG).read_text(encoding="utf-8") if KEY in sources.values() else ""
     effective = [
         EffectiveSetting(
             row.name,
@@ -87,7 +87,7 @@ def _unapproved(project: Project, stated: Mapping[str, Any]) -> Mapping[str, Any
     if not stated or trust.implied(project.environ):
         return {}
     try:
-        return trust.unapproved(project.root, stated, project.environ)
+        return trust.unapproved(project.main, stated, project.environ)
     except RalphError:  # approvals would be kept where they do not count
         return stated
 

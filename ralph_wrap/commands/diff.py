@@ -170,7 +170,7 @@ def origin_of(project: Project, objects: Git, branch: Branch, tip: str) -> Origi
     """
     recorded = branch.base if branch.base and existing_commits(objects, [branch.base]) else None
     try:
-        main = branches.main_branch(project, config.of_project(project.root, project.environ, "main").main)
+        main = branches.main_branch(project, config.of_project(project.main, project.environ, "main").main)
     except NotFoundError:
         if recorded is None:
             raise

@@ -16,7 +16,7 @@ import os
 from ralph_wrap.errors import GitError, IsolationError, NotARepositoryError, RalphError, RefusedError
 from ralph_wrap.git import resolve_commit, run_git
 from ralph_wrap.git.safe.filters import require_same_files
-from ralph_wrap.state.project import POOL, RUN
+from ralph_wrap.state.project import POOL, RUN, prepare_root
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -77,7 +77,7 @@ class ProjectPool(NamedTuple):
             raise project.obstacle or NotARepositoryError(
                 f"{project.root} is not in a git repository", "git init"
             )
-        git = project.git._replace(cwd=project.root)  # not in a session's worktree, whose HEAD is its own
+        git = project.git._replace(cwd=project.main)  # not in a session's worktree, whose HEAD is its own
         return cls(project._replace(git=git), project.repository, settings, log)
 
     @property
@@ -107,6 +107,7 @@ class ProjectPool(NamedTuple):
             ) from error
 
     def _fill(self) -> bool:
+        prepare_root(self.project)
         home = Registry(self.project.root / RUN)
         home.prepare()
         self.directory.mkdir(exist_ok=True)

@@ -125,7 +125,7 @@ def look(project: Project) -> Review:
 
     """
     repository = repository_of(project)
-    configured = config.of_project(project.root, project.environ, "main").main
+    configured = config.of_project(project.main, project.environ, "main").main
     all_branches = branches.read(project)
     notes: list[str] = []
     main = None

@@ -152,7 +152,7 @@ def _tidy(project: Project) -> None:
     """Remove files of ours that hold no work; a failure does no harm."""
     with contextlib.suppress(OSError):
         if project.repository is not None:
-            tidy(project.repository)
+            tidy(project.repository._replace(root=project.main))
             _tidy_saves(project, project.repository)
         for home in registries(project):
             if home.directory.is_dir():
@@ -182,7 +182,7 @@ def name_broken_refs(project: Project, log: Log) -> None:
         log.warning(
             "ref.broken",
             f"{ref} names commit {oid}, which does not exist: git gc and git log --all fail",
-            f"to delete the ref: {removal_of(project.root, ref)}",
+            f"to delete the ref: {removal_of(project.main, ref)}",
             ref=ref,
         )
 

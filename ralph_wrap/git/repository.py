@@ -11,13 +11,15 @@ from ralph_wrap.errors import (
     DamagedRepositoryError,
     GitError,
     GitTooOldError,
-    IsolationError,
+    NoCheckoutError,
     NotARepositoryError,
     TamperedError,
     UntrustedError,
 )
 from ralph_wrap.git import pointer
 from ralph_wrap.git.command import Git, decode, decode_lines, finish_git, run_git, start_git
+from ralph_wrap.git.worktrees import list_worktrees
+from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 
@@ -103,7 +105,7 @@ def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) 
     Raises:
         GitTooOldError: git is older than 2.15.
         NotARepositoryError: the directory is in no repository.
-        IsolationError: the repository is bare.
+        NoCheckoutError: the directory is in no checkout: the repository is bare, for example.
         DamagedRepositoryError: it is damaged.
         UntrustedError: git refuses it, and another user owns it.
         TamperedError: a file in the git directory names another repository.
@@ -149,6 +151,7 @@ def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) 
     )
 
 
+_NAMED = 3  # checkouts in a hint
 _NO = {"false", "no", "off", "0", ""}  # git-config(1): boolean
 _COMMITTER = ("user.name", "user.email")
 _KEYS = ("core.filemode", "core.symlinks", *_COMMITTER)
@@ -213,13 +216,44 @@ def _require_checkout(git: Git) -> None:
             f"core.bare of {git.cwd / '.git'} says that there is no checkout, but {git.cwd} is one",
             f"git config --file {shared} core.bare false",
         )
-    if bare == "true":
-        raise IsolationError(
-            f"{git.cwd} is a bare repository: it has no checkout to work in",
-            "name a checkout of it with --project",
+    if bare == "true" and (top := _linked_worktree(git.cwd)):
+        common_dir = pointer.common_dir_by_place(top)
+        shared, own = (shlex.quote(str(common_dir / name)) for name in ("config", "config.worktree"))
+        raise DamagedRepositoryError(
+            f"core.bare of {common_dir / 'config'} says that there is no checkout, but {top} is one",
+            Commands.of(
+                f"git config --file {shared} --unset-all core.bare",
+                f"git config --file {own} core.bare {'false' if common_dir.name == '.git' else 'true'}",
+            ),
         )
+    if bare == "true":
+        raise NoCheckoutError(f"{git.cwd} is in a bare repository, not in a checkout of it", _checkouts(git))
     if inside != "true":
-        raise IsolationError(f"{git.cwd} is inside a .git directory", "name the checkout with --project")
+        raise NoCheckoutError(f"{git.cwd} is inside a git directory", _checkouts(git))
+
+
+def _linked_worktree(directory: Path) -> Path | None:
+    """Return the linked worktree that a directory is in, ``None`` if it is in none."""
+    for path in (directory, *directory.parents):
+        if os.path.lexists(path / ".git"):
+            return path if pointer.git_dir_of(path).parent.name == "worktrees" else None
+    return None
+
+
+def _checkouts(git: Git) -> str:
+    """Return the commands that go to the checkouts of the repository at a directory; empty without one."""
+    try:
+        listed = list_worktrees(git._replace(config=(*git.config, "-c", "safe.bareRepository=all")))
+    except GitError:
+        return ""
+    places = [info.path for info in listed if info.head and info.path.is_dir() and _is_of_user(info.path)]
+    return Commands.of(*(f"cd {shlex.quote(os.fspath(path))}" for path in places[:_NAMED])) or (
+        "make a checkout first: git worktree add NAME BRANCH"
+    )
+
+
+def _is_of_user(path: Path) -> bool:
+    return ".ralph" not in path.parts and os.path.lexists(path / ".git")
 
 
 def _no_repository(git: Git, stderr: str) -> Exception:
@@ -227,6 +261,14 @@ def _no_repository(git: Git, stderr: str) -> Exception:
     reason = str(GitError("rev-parse", 128, stderr))
     above = (parent for parent in (git.cwd, *git.cwd.parents) if os.path.lexists(parent / ".git"))
     if top := next(above, None):
+        missing = _missing_repository(top)
+        if missing is not None:
+            main = missing.parent.parent.parent
+            return NoCheckoutError(
+                f"{top} is a linked worktree of the repository {missing.parent.parent}, which is not here",
+                "in a container, mount it at the same path, too:"
+                f" docker run -v {shlex.quote(f'{main}:{main}')}",
+            )
         owners = {path.lstat().st_uid for path in (top, top / ".git")}
         if owners - {os.geteuid()}:
             # No fallback: the other user would choose what an agent does with our rights.
@@ -264,6 +306,15 @@ def _extensions_of_newer_git(git: Git, top: Path) -> DamagedRepositoryError | No
         f"git {own} cannot read the repository of {top}: a newer git has made it ({words})",
         f"put git {needed} or newer first on PATH; to see which one is first: git --version",
     )
+
+
+def _missing_repository(top: Path) -> Path | None:
+    """Return the registration that a linked worktree names, if it does not exist; else ``None``."""
+    if (top / ".git").is_dir():
+        return None
+    named = pointer.git_dir_of(top)
+    is_registration = named.parent.name == "worktrees" and not os.path.lexists(named.parent.parent)
+    return named if is_registration else None
 
 
 def require_new(git: Git) -> None:

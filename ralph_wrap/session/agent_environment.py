@@ -28,7 +28,7 @@ def agent_environment(context: SessionContext, workspace: Workspace) -> dict[str
         "RALPH_SESSION_ID": context.record.session,
         "RALPH_BRANCH": workspace.branch or "",
         "RALPH_WORKSPACE": os.fspath(workspace.path),
-        "RALPH_PROJECT": os.fspath(context.project.root),
+        "RALPH_PROJECT": os.fspath(context.project.main),
         "RALPH_PORT": str(port_for(context.record.id, _live_ids(context))),
     }
     if workspace.tree is not None:

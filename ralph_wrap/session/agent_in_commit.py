@@ -52,9 +52,8 @@ def check(settings: Settings, project: Project, base: str, layout: WorktreeLayou
 def _may_fall_back(settings: Settings, project: Project) -> bool:
     """Return whether a worktree is perhaps impossible; the plain project root has all files."""
     own = project.root / ".ralph"
-    return settings.isolation is Isolation.PREFER and not os.access(
-        own if own.is_dir() else project.root, os.W_OK
-    )
+    top = next(path for path in (own, *own.parents) if path.is_dir())  # a bare repository's is made later
+    return settings.isolation is Isolation.PREFER and not os.access(top, os.W_OK)
 
 
 def _steps(start: PurePosixPath, program: str) -> Iterator[PurePosixPath | None]:

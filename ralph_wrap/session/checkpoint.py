@@ -35,7 +35,7 @@ def _pushing(context: SessionContext, remote: str) -> Git:
     """Return git in the repository from which the session pushes: the replica, if it can write no other."""
     project, clone = context.project, context.clone_end
     common_dir = repository_of(project).common_dir
-    git = project.git._replace(cwd=project.root, git_dir=common_dir)
+    git = project.git._replace(cwd=project.main, git_dir=common_dir)
     if clone is None or clone.is_writable:
         return git
     addresses = push_addresses(git, remote)

@@ -111,8 +111,8 @@ def _prepare(context: SessionContext) -> str:
     project, clones = context.project, context.path.parent
     if context.base is None:
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
-    if project.root != project.checkout:
-        raise IsolationError("a clone starts from the main checkout", command("cd", project.root))
+    if project.is_nested:
+        raise IsolationError("a clone starts from a checkout of yours", command("cd", project.main))
     homes = {project.root / RUN, project.root / CLONES / RUN.name}
     try:
         if context.home is None or context.home.directory not in homes:

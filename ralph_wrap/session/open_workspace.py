@@ -73,10 +73,10 @@ def open_workspace(context: SessionContext, obstacle: IsolationError | None) -> 
 
 def add_ignore_rule(context: SessionContext) -> None:
     """Hide the worktrees from the git of the project's checkout, unless the user hides them already."""
-    project = context.project
-    if project.repository is None or project.root != project.checkout or context.hidden:
+    around = context.project.around_worktrees
+    if around is None or context.hidden:
         return
-    changed = ensure_ignored(project.git, project.repository, context.settings.ignore)
+    changed = ensure_ignored(*around, context.settings.ignore)
     if changed is not None:
         context.log.event("ignore_rule.added", f"{RULE} added to {changed}", path=os.fspath(changed))
 

@@ -42,7 +42,7 @@ class SessionPool(NamedTuple):
         """Directory of the pool; ``None`` if the session needs only some files, or has no pool."""
         layout, settings = self.layout, self.settings
         fits = layout.sparse is None and not {*layout.links} & {*settings.pool_keep}
-        wanted = settings.pool and fits and self.project.root == self.project.checkout
+        wanted = settings.pool and fits and not self.project.is_nested
         return self.project.root / POOL if wanted else None
 
     def choose(
@@ -112,4 +112,4 @@ class SessionPool(NamedTuple):
                 for name, value in self.project.environ.items()
                 if not name.startswith("RALPH_") or name == IMPLIES
             }
-            process.detach(words, cwd=self.project.root, env={**environ, process.OWN_COMMAND: "1"})
+            process.detach(words, cwd=self.project.main, env={**environ, process.OWN_COMMAND: "1"})

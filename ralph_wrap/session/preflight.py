@@ -9,7 +9,7 @@ import shlex
 from ralph_wrap.agents import is_relative, look_up
 from ralph_wrap.config import IgnoreLocation, Isolation, SandboxMode
 from ralph_wrap.config.repository_trust import require_direct
-from ralph_wrap.errors import DamagedRepositoryError, GitError, UntrustedError, UsageError
+from ralph_wrap.errors import DamagedRepositoryError, GitError, NoCheckoutError, UntrustedError, UsageError
 from ralph_wrap.git import (
     decode,
     decode_lines,
@@ -109,13 +109,12 @@ def _look(settings: Settings, project: Project) -> Preflight:
     if (
         settings.isolation in {Isolation.OFF, Isolation.CLONE}
         or settings.ignore is IgnoreLocation.OFF
-        or project.root != project.checkout
+        or (around := project.around_worktrees) is None
     ):
         look_up(settings.command, project.environ)
     else:
         hidden = is_hidden(
-            project.git,
-            project.repository,
+            *around,
             meanwhile=lambda: look_up(settings.command, project.environ),
         )
     base = project.repository.head
@@ -261,7 +260,7 @@ def _require_usable_repository(settings: Settings, project: Project) -> None:
     """Check that the user, and not an agent, has decided that a session works without a worktree."""
     if settings.isolation is Isolation.OFF:
         return
-    if isinstance(project.obstacle, UntrustedError | DamagedRepositoryError):
+    if isinstance(project.obstacle, UntrustedError | DamagedRepositoryError | NoCheckoutError):
         raise project.obstacle
     if project.repository is None:
         return

@@ -87,7 +87,8 @@ def monitor_leaks(context: SessionContext) -> LeakMonitor:
     project = context.project
     return LeakMonitor(
         project.git,
-        root=project.root,
+        root=project.main,
+        run=project.root / RUN,
         common_dir=repository_of(project).common_dir,
         workspace=context.path,
         branch=context.branch,

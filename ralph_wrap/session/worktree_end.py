@@ -178,7 +178,7 @@ class WorktreeEnd(NamedTuple):
         last = max((int(number) for number in numbers if number.isdecimal()), default=0)
         after = f", and came after the snapshot {prefix}{last}" if last else ""
         lost = f"what was neither committed nor staged{after}"
-        root = shlex.quote(os.fspath(self.project.root))
+        root = shlex.quote(os.fspath(self.project.main))
         saved = outcome.saved.branch if outcome.saved else None
         shown = f"{prefix}{last}" if last else saved or tree.branch
         self.log.warning(

@@ -12,12 +12,14 @@ from ralph_wrap.errors import (
     DamagedRepositoryError,
     GitTooOldError,
     IsolationError,
+    NoCheckoutError,
     NotARepositoryError,
     RalphError,
     UntrustedError,
     UsageError,
 )
 from ralph_wrap.git import Git, Repository, git_environment, locate_repository, pointer
+from ralph_wrap.git.home import home_of, home_of_bare, make_home
 from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import deferred, privileges
@@ -42,7 +44,7 @@ POOL = RUN / "pool"
 
 _PARTS = ("agents", "sessions", "trash")  # of a registry
 _SECOND_REGISTRY = deferred.pattern(r"[0-9a-f]{16}")
-_OUR_WORKTREE = deferred.pattern(r"(.+)/\.ralph/worktrees/[^/]+", re.DOTALL)
+_OUR_WORKTREE = deferred.pattern(r".+/\.ralph/worktrees/[^/]+", re.DOTALL)
 
 
 class Project(NamedTuple):
@@ -50,14 +52,15 @@ class Project(NamedTuple):
 
     Attributes:
         checkout: top level of the checkout that the user is in; without a repository, the directory itself.
-        root: the project root with the directory ``.ralph``. It is usually *checkout*. If the user starts in
-            one of our worktrees, it is the root of the outer project. Then a nested session gets a worktree
-            beside the outer session's worktree, not inside it.
+        root: the project root with the directory ``.ralph``: the main checkout of the repository, even if
+            the user is in a linked worktree, which may be one of ours. Of a bare repository, a directory that
+            no removal of a worktree touches (:mod:`ralph_wrap.git.home`).
         prefix: path of the user's directory below *checkout*.
         repository: of *checkout*; ``None`` if there is none.
         obstacle: reason why no worktree can be created.
         environ: the environment of the process that works on the project.
         git: git at the top level of the checkout.
+        is_bare: the repository has no main checkout, and so the root is none.
 
     """
 
@@ -68,6 +71,30 @@ class Project(NamedTuple):
     obstacle: RalphError | None
     environ: Mapping[str, str]
     git: Git
+    is_bare: bool = False
+
+    @property
+    def main(self) -> Path:
+        """The checkout with the project's settings and prompt: the root, if it is a checkout.
+
+        Of a bare repository, it is the checkout that the user is in.
+        """
+        return self.checkout if self.is_bare else self.root
+
+    @property
+    def around_worktrees(self) -> tuple[Git, Repository] | None:
+        """The checkout that must ignore our worktrees below it.
+
+        It is ``None`` if there is none, or if the session around this one has seen to it.
+        """
+        if self.is_bare or self.is_nested or self.repository is None:
+            return None
+        return self.git._replace(cwd=self.root), self.repository._replace(root=self.root)
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether the user is in a worktree of ours, as an agent is that starts another session."""
+        return _OUR_WORKTREE.fullmatch(os.fspath(self.checkout)) is not None and self.root != self.checkout
 
 
 def find_project(
@@ -92,9 +119,10 @@ def find_project(
     obstacle: RalphError
     try:
         repository = locate_repository(Git(resolved, git_environment(environ)), meanwhile)
+        home = home_of(repository.root, repository.common_dir)
     except (
         *(IsolationError, NotARepositoryError, GitTooOldError),
-        *(UntrustedError, DamagedRepositoryError),
+        *(UntrustedError, DamagedRepositoryError, NoCheckoutError),
     ) as error:
         obstacle = error
     except FileNotFoundError:
@@ -102,21 +130,20 @@ def find_project(
     except OSError as error:
         obstacle = IsolationError(f"git cannot be run: {error.strerror}", "check the PATH")
     else:
-        outer = _OUR_WORKTREE.fullmatch(os.fspath(repository.root))
-        nested = outer is not None and _is_checkout_of(Path(outer[1]), repository.common_dir)
-        root = Path(outer[1]) if outer and nested else repository.root
         return Project(
             repository.root,
-            root,
+            home.directory,
             repository.prefix,
             repository,
             None,
             environ,
             Git(repository.root, git_environment(environ), safe=safe_common_dirs(repository, environ)),
+            is_bare=not home.is_checkout,
         )
-    return Project(
-        resolved, resolved, Path(), None, obstacle, environ, Git(resolved, git_environment(environ))
-    )
+    bare = home_of_bare(resolved) if isinstance(obstacle, NoCheckoutError) else None
+    root = bare.directory if bare else resolved
+    git = Git(resolved, git_environment(environ))
+    return Project(resolved, root, Path(), None, obstacle, environ, git, is_bare=bare is not None)
 
 
 def find_project_without_git(directory: Path, environ: Mapping[str, str]) -> Project | None:
@@ -133,16 +160,11 @@ def find_project_without_git(directory: Path, environ: Mapping[str, str]) -> Pro
     top = next((path for path in (resolved, *resolved.parents) if os.path.lexists(path / ".git")), None)
     if top is None:
         return None
-    outer = _OUR_WORKTREE.fullmatch(os.fspath(top))
-    nested = outer is not None and _is_checkout_of(Path(outer[1]), pointer.git_dir_of(top).parent.parent)
-    root = Path(outer[1]) if outer and nested else top
+    try:
+        root = home_of(top, pointer.common_dir_by_place(top)).directory
+    except RalphError:
+        root = top
     return Project(root, root, Path(), None, None, environ, Git(root, git_environment(environ)))
-
-
-def _is_checkout_of(directory: Path, common_dir: Path) -> bool:
-    """Return whether a directory is the top level of a checkout of a repository (gitrepository-layout(5))."""
-    git_dir = pointer.git_dir_of(directory)
-    return common_dir in {git_dir, git_dir.parent.parent}
 
 
 def with_replica(project: Project, replica: Path) -> Project:
@@ -267,6 +289,17 @@ def _is_abandoned(removed: Path) -> bool:
         return True
 
 
+def prepare_root(project: Project) -> None:
+    """Make the project root of a bare repository; any other one is a checkout, and is there.
+
+    Raises:
+        RalphError: it cannot be made.
+
+    """
+    if project.is_bare and project.repository is not None:
+        make_home(project.root, project.repository.common_dir)
+
+
 def register_session(
     project: Project, claim: Callable[[Registry], SessionClaim]
 ) -> tuple[SessionClaim, IsolationError | None]:
@@ -286,6 +319,7 @@ def register_session(
     if link := linked_directory(project):
         # No fallback: an agent that makes the symlink would take the isolation of the next session away.
         raise RalphError(f"{link} is a symlink, which is not followed", "replace it by a directory")
+    prepare_root(project)
     problem: IsolationError | None = None
     for registry in registries(project):
         try:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ralph_wrap import git
-from ralph_wrap.errors import GitError, IsolationError, NotARepositoryError, UntrustedError
+from ralph_wrap.errors import GitError, NoCheckoutError, NotARepositoryError, UntrustedError
 from ralph_wrap.git import Git, Repository, command, merge
 from tests.git.repositories import git_in, refusal
 from tests.support.needs import needs_other_users
@@ -68,14 +68,13 @@ def test_before_the_first_commit_there_is_no_head(tmp_path: Path) -> None:
 
 
 def test_a_bare_repository_has_nothing_to_work_in(repo: Repo) -> None:
-    """The hint says what has."""
+    """The hint names the checkouts that it has, or how to make one."""
     bare = repo.path.parent / "bare"
     repo.git("clone", "-q", "--bare", repo.path, bare)
-    assert refusal(bare) == (
-        IsolationError,
-        f"{bare} is a bare repository: it has no checkout to work in",
-        "name a checkout of it with --project",
-    )
+    message = f"{bare} is in a bare repository, not in a checkout of it"
+    assert refusal(bare) == (NoCheckoutError, message, "make a checkout first: git worktree add NAME BRANCH")
+    repo.git("worktree", "add", "-q", "../my checkout", "main", cwd=bare)
+    assert refusal(bare) == (NoCheckoutError, message, f"cd '{repo.path.parent}/my checkout'")
 
 
 def test_a_git_that_does_not_answer_is_an_error(
@@ -107,9 +106,9 @@ def test_inside_a_git_directory_is_no_checkout(repo: Repo) -> None:
     """Although git answers there."""
     inside = repo.path / ".git" / "refs"
     assert refusal(inside) == (
-        IsolationError,
-        f"{inside} is inside a .git directory",
-        "name the checkout with --project",
+        NoCheckoutError,
+        f"{inside} is inside a git directory",
+        f"cd {repo.path}",
     )
 
 

@@ -13,7 +13,7 @@ from tests.support.git_shim import old_git, path_without_git
 from tests.support.mounts import mounted, read_only
 from tests.support.needs import needs_mounts
 from tests.support.repo import Repo, make_repo
-from tests.support.sessions import Result, Session, run
+from tests.support.sessions import Result, Session, command, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,12 +64,15 @@ def test_old_git(repo: Repo, tmp_path: Path, script: Callable[[str], str]) -> No
 
 
 def test_bare_repository(tmp_path: Path, script: Callable[[str], str]) -> None:
-    """A bare repository has no checkout to isolate from."""
+    """It is no reason to work among git's own files; nothing is made."""
     bare = Repo(tmp_path / "bare")
     bare.path.mkdir()
     bare.git("init", "-q", "--bare")
-    result = run(bare.path, "-n", "1", "--", script("pwd"))
-    assert "is a bare repository" in _fell_back(result, bare.path)["message"]
+    before = sorted(tmp_path.rglob("bare*"))
+    result = command("run", "-n", "1", "--", script("pwd"), cwd=bare.path)
+    assert (result.status, result.stdout) == (125, b"")
+    assert "is in a bare repository, not in a checkout of it" in result.stderr
+    assert sorted(tmp_path.rglob("bare*")) == before
 
 
 def test_no_commit_yet(tmp_path: Path, script: Callable[[str], str]) -> None:

@@ -24,7 +24,7 @@ import time
 from ralph_wrap.config.authority import IMPLIES
 from ralph_wrap.errors import ConflictError, RalphError, StoppedError, UntrustedError
 from ralph_wrap.state import session_start
-from ralph_wrap.state.project import registries
+from ralph_wrap.state.project import prepare_root, registries
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.log import Commands
@@ -199,6 +199,7 @@ def _directory(project: Project, file: Path) -> Path:
     name = os.fsencode(session_start.relative(file.resolve(), project))
     digest = deferred.hashlib.sha256(name).hexdigest()[:_DIGITS]
     problem: OSError | None = None
+    prepare_root(project)
     for registry in registries(project):
         try:
             registry.prepare()

@@ -75,7 +75,7 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
     checks = (
         *_project_checks(directory, project, project_checks.owner(project, began_as, refused)),
         *probes.locks(project),
-        probes.events(project, storage.kind(project.root)),
+        probes.events(project, storage.kind(storage.existing_parent(project.root))),
         probes.subreaper(),
         *sandbox.confinement(environ),
         *storage.mounts(project, contained=mark(root) is not None),
@@ -106,7 +106,7 @@ def _project_checks(directory: Path, project: Project, owner: DoctorCheck) -> It
         yield from project_checks.left_in_repository(project, repository)
     except GitError as error:
         yield failed("refs", error.message, "a session runs the same git command", "git status && git fsck")
-    yield _run_check("ignore rule", lambda: project_checks.ignore_rule(project, repository, settings.ignore))
+    yield _run_check("ignore rule", lambda: project_checks.ignore_rule(project, settings.ignore))
     yield _run_check("committer", lambda: _base(settings, project))
     if commit := repository.head:
         yield _run_check("filters", lambda: project_checks.filters(project, repository, commit))
@@ -124,7 +124,7 @@ def _run_check(name: str, check: Callable[[], DoctorCheck]) -> DoctorCheck:
 def _settings(directory: Path, project: Project) -> tuple[Settings, DoctorCheck]:
     why = "no session starts with an invalid configuration"
     try:
-        settings = config.load(directory, project.root, Path.cwd(), {}, project.environ, _COMMAND)
+        settings = config.load(directory, project.main, Path.cwd(), {}, project.environ, _COMMAND)
     except UsageError as error:
         return Settings(directory, _COMMAND), failed("configuration", error.message, why, error.hint)
     return settings, fine("configuration", "can be read", why)

@@ -8,6 +8,7 @@ import os
 import sys
 
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
+from ralph_wrap.commands.doctor.storage import existing_parent
 from ralph_wrap.system import files, process_tree
 from ralph_wrap.system.inotify import CAME, DirectoryWatch
 
@@ -114,7 +115,8 @@ def _adopts() -> bool:
 def _scratch_directory(project: Project) -> Path:
     """Return the innermost existing directory of those above the records."""
     directories = (project.root / ".ralph" / "run", project.root / ".ralph")
-    return next((path for path in directories if path.is_dir() and not path.is_symlink()), project.root)
+    inner = next((path for path in directories if path.is_dir() and not path.is_symlink()), project.root)
+    return existing_parent(inner)  # the root of a bare repository is made by the first session
 
 
 def _probe_in(directory: Path) -> Path:

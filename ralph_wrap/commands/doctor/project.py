@@ -10,6 +10,7 @@ from pathlib import Path
 from ralph_wrap.agents import NAMES, installed, known
 from ralph_wrap.branches.broken import broken_refs, removal_of
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
+from ralph_wrap.commands.doctor.storage import existing_parent
 from ralph_wrap.config import IgnoreLocation, trust
 from ralph_wrap.config.authority import any_approved, in_force
 from ralph_wrap.errors import GitError, GitTooOldError, RalphError, UntrustedError
@@ -135,7 +136,7 @@ def state(project: Project) -> DoctorCheck:
     if next(iter(registries(project))).directory != project.root / _STATE[1]:
         link = next(path for path in existing if path.is_symlink())
         return failed(name, f"{link} is a symlink, which is not followed", why, "replace it by a directory")
-    for path in existing or [project.root]:
+    for path in existing or [existing_parent(project.root)]:
         if path.is_symlink() or not path.is_dir():
             fix = f"mv {shlex.quote(os.fspath(path))} elsewhere"
             return failed(name, f"{path} is in the way: it is not a directory", why, fix)
@@ -171,7 +172,7 @@ def left_in_repository(project: Project, repository: Repository) -> Iterator[Doc
     broken = broken_refs(project.git)
     for ref, oid in broken.items():
         found = f"{ref} names commit {oid}, which does not exist"
-        yield noted("refs", found, "git gc and git log --all fail at it", removal_of(project.root, ref))
+        yield noted("refs", found, "git gc and git log --all fail at it", removal_of(project.main, ref))
     registrations = repository.common_dir / "worktrees"
     for owner in sorted(owners(repository.common_dir / "objects")):
         session = owner.removesuffix(SUBMODULES)
@@ -182,10 +183,13 @@ def left_in_repository(project: Project, repository: Repository) -> Iterator[Doc
             )
 
 
-def ignore_rule(project: Project, repository: Repository, rule: IgnoreLocation) -> DoctorCheck:
+def ignore_rule(project: Project, rule: IgnoreLocation) -> DoctorCheck:
     """Check whether git ignores the worktrees, or will."""
+    if project.around_worktrees is None:
+        return fine("ignore rule", "the worktrees are in no checkout", "there is nothing to ignore")
+    git, repository = project.around_worktrees
     name, why = "ignore rule", "without it git lists, and may add, the files of worktrees in the project"
-    if is_ignored(project.git, f"{RULE}probe"):
+    if is_ignored(git, f"{RULE}probe"):
         return fine(name, f"{RULE} is ignored", why)
     if rule is IgnoreLocation.OFF:
         return noted(name, f"{RULE} is not ignored, as configured", why, "ignore = 'gitignore'")
@@ -235,7 +239,7 @@ def commands(settings: Settings, project: Project) -> DoctorCheck:
     if reason := trust.implied(project.environ):
         return fine(name, f"{keys}: approved by {reason}", why)
     try:
-        missing = trust.unapproved(project.root, wanted, project.environ)
+        missing = trust.unapproved(project.main, wanted, project.environ)
     except RalphError as error:
         return failed(name, error.message, why, error.hint)
     if keys := ", ".join(filter(depends, missing)):

@@ -50,21 +50,22 @@ def mounts(project: Project, *, contained: bool) -> Iterator[DoctorCheck]:
 
     """
     why = "a session writes worktrees, records and branches in the project"
-    worktrees = _existing_parent(project.root / WORKTREES)
-    paths = [project.root, worktrees, *([project.repository.common_dir] if project.repository else [])]
+    worktrees = existing_parent(project.root / WORKTREES)
+    root = existing_parent(project.root)  # that of a bare repository is made by the first session
+    paths = [root, worktrees, *([project.repository.common_dir] if project.repository else [])]
     for path in paths:
         if os.statvfs(path).f_flag & os.ST_RDONLY:
             yield failed("mounts", f"{path} is mounted read-only", why, "mount it without :ro")
             return
-    if worktrees.stat().st_dev != project.root.stat().st_dev:
-        found = f"{worktrees} is on another file system ({kind(worktrees)}) than {project.root}"
+    if worktrees.stat().st_dev != root.stat().st_dev:
+        found = f"{worktrees} is on another file system ({kind(worktrees)}) than {root}"
         fix = "keep it as long as the project: it holds the unsaved work of killed sessions"
         yield noted("mounts", found, why, fix)
-    elif contained and kind(project.root) == "overlay":
-        found = f"{project.root} is in the container's own layer, which Docker deletes with the container"
+    elif contained and kind(root) == "overlay":
+        found = f"{root} is in the container's own layer, which Docker deletes with the container"
         yield noted("mounts", found, why, 'docker run -v "$PWD:/workspace/project"')
     else:
-        yield fine("mounts", f"{kind(project.root) or 'a file system'}, writable", why)
+        yield fine("mounts", f"{kind(root) or 'a file system'}, writable", why)
 
 
 class _SpaceNeeded(NamedTuple):
@@ -77,7 +78,7 @@ class _SpaceNeeded(NamedTuple):
 def disk(project: Project) -> DoctorCheck:
     """Check whether a worktree fits on the disk."""
     name, why = "disk", "without space for a worktree a session works in the directory itself"
-    path = _existing_parent(project.root / WORKTREES)
+    path = existing_parent(project.root / WORKTREES)
     need, file_system = _need(project), os.statvfs(path)
     size = file_system.f_bavail * file_system.f_frsize
     worktree_size = (
@@ -106,5 +107,6 @@ def _readable_size(size: int) -> str:
     return f"{size / _GIBIBYTE:,.1f} GiB" if size >= _GIBIBYTE else f"{size / _MEBIBYTE:,.1f} MiB"
 
 
-def _existing_parent(path: Path) -> Path:
+def existing_parent(path: Path) -> Path:
+    """Return a directory, or the nearest one above it that exists."""
     return next(directory for directory in (path, *path.parents) if directory.is_dir())

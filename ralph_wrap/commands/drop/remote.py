@@ -42,7 +42,7 @@ class RemoteCopies:
 
     def __init__(self, project: Project, remote: str) -> None:
         self.name = remote
-        self._git = project.git._replace(cwd=project.root, git_dir=repository_of(project).common_dir)
+        self._git = project.git._replace(cwd=project.main, git_dir=repository_of(project).common_dir)
         self._refs: dict[str, dict[str, str]] = {}
         for ref, oid in fetched(list_refs(self._git, everything(remote)), remote).items():
             if agent_id := owner_of(ref):

@@ -195,7 +195,7 @@ def _checked_out(git: Git, common_dir: Path) -> dict[str, Path]:
 
 
 def _main(project: Project) -> MainBranch | None:
-    configured = config.of_project(project.root, project.environ, "main").main
+    configured = config.of_project(project.main, project.environ, "main").main
     try:
         return branches.main_branch(project, configured)
     except NotFoundError:

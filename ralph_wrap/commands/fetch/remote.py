@@ -55,7 +55,7 @@ class RemoteSessions:
         self._project = project
         self.name = remote
         self._log = log
-        self.git: Git = project.git._replace(cwd=project.root, git_dir=repository.common_dir)
+        self.git: Git = project.git._replace(cwd=project.main, git_dir=repository.common_dir)
         self._refs: dict[str, str] | None = None  # a thousand sessions have thousands of refs
         self._claims: dict[str, RemoteClaim] = {}  # by object id
         self.before = self.refs()

@@ -20,7 +20,7 @@ from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.state import check_results
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.state.project import RUN, registries, repository_of
+from ralph_wrap.state.project import RUN, prepare_root, registries, repository_of
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Commands, lines_of
@@ -132,6 +132,7 @@ def land(
 
     """
     repository = repository_of(project)
+    prepare_root(project)
     home = _home(project)
     with contextlib.ExitStack() as stack:
         stack.enter_context(temporary.turn(repository, home, log, cancel))
@@ -319,7 +320,7 @@ def _check(landing: _LandingContext, branch: Branch, tip: str) -> tuple[int, boo
         landing.trial.path,
         environment_without_repository(landing.project.environ),
         branch=branch.name,
-        project=landing.project.root,
+        project=landing.project.main,
         timeout=landing.check_timeout,
         cancel=landing.cancel,
     )

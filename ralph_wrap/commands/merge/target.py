@@ -20,6 +20,7 @@ from ralph_wrap.git import (
     symbolic_ref_target,
 )
 from ralph_wrap.git import merge as merging
+from ralph_wrap.git.home import home_of
 from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.state.project import repository_of
@@ -115,7 +116,8 @@ def checkouts_of(git: Git, repository: Repository, target: LandingTarget) -> lis
 
 def _main_path(repository: Repository, listed: Path) -> Path:
     """Return the path of the main checkout; git lists another one if the repository is outside of it."""
-    for path in (listed, repository.root):
+    home = home_of(repository.root, repository.common_dir)
+    for path in (listed, *([home.directory] if home.is_checkout else [])):
         if pointer.git_dir_of(path) == repository.common_dir:
             return path
     return listed

@@ -85,7 +85,7 @@ def open_pull_request(
     repository = repository_of(project)
     git = repository.checkout(project.git)
     environ = environment_for_others(git)
-    settings = config.of_project(project.root, project.environ, "main", "push")
+    settings = config.of_project(project.main, project.environ, "main", "push")
     branch = branches.named(branches.read(project), name)
     main = branches.main_branch(project, settings.main)
     _require_finished(branch)

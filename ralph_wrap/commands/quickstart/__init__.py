@@ -53,7 +53,7 @@ class FirstFiles(NamedTuple):
 
 def missing(project: Project) -> list[Path]:
     """Return the files that :func:`write` would write, relative to the project root."""
-    return [path for path in _contents("") if not os.path.lexists(project.root / path)]
+    return [path for path in _contents("") if not os.path.lexists(project.main / path)]
 
 
 def check_name(project: Project, agent: str) -> None:
@@ -63,7 +63,7 @@ def check_name(project: Project, agent: str) -> None:
         UsageError: the agent is neither known nor in the configuration.
 
     """
-    names = sorted({*agents.NAMES, *dict(config.of_project(project.root, project.environ).agents)})
+    names = sorted({*agents.NAMES, *dict(config.of_project(project.main, project.environ).agents)})
     if agent not in names:
         raise UsageError(f"unknown agent {agent!r}", f"known agents: {', '.join(names)}")
 
@@ -84,14 +84,14 @@ def write(project: Project, agent: str) -> FirstFiles:
         raise UntrustedError(
             f"quickstart cannot run inside session {session}", "run it in a terminal outside the session"
         )
-    directory = (project.root / config.CONFIG).parent
+    directory = (project.main / config.CONFIG).parent
     if directory.is_symlink() or (directory.exists() and not directory.is_dir()):
         raise RefusedError(f"{directory} is not a directory", "replace it by a directory")
     directory.mkdir(exist_ok=True)
     contents = _contents(agent)
-    written = tuple(path for path, text in contents.items() if _is_new(project.root / path, text))
+    written = tuple(path for path, text in contents.items() if _is_new(project.main / path, text))
     _approve(project, written)
-    current = config.of_project(project.root, project.environ)
+    current = config.of_project(project.main, project.environ)
     return FirstFiles(
         written,
         tuple(path for path in contents if path not in written),
@@ -110,10 +110,10 @@ def _is_new(path: Path, content: str) -> bool:
 
 def _approve(project: Project, written: Container[Path]) -> None:
     """Approve what the new files decide, and nothing of a file that was there."""
-    stated = config.of_project(project.root, project.environ).stated
+    stated = config.of_project(project.main, project.environ).stated
     if trust.implied(project.environ):
         return
-    missing = trust.unapproved(project.root, stated, project.environ)
+    missing = trust.unapproved(project.main, stated, project.environ)
     ours = {
         key: value
         for key, value in stated.items()
@@ -121,7 +121,7 @@ def _approve(project: Project, written: Container[Path]) -> None:
         or (config.PROMPT if key == os.fspath(config.PROMPT) else config.CONFIG) in written
     }
     if ours.keys() & missing.keys():
-        trust.approve(project.root, ours, privileges.ensure_home(project.environ))
+        trust.approve(project.main, ours, privileges.ensure_home(project.environ))
 
 
 __all__ = ["SCHEMA", "FirstFiles", "check_name", "missing", "write"]

@@ -111,8 +111,8 @@ def create(
         require_configurable(git, repository)
     _warn_of_changes(git, repository, log)
     home_of(project)
-    if project.root == project.checkout:
-        _add_ignore_rule(git, repository, ignore, log)
+    if around := project.around_worktrees:
+        _add_ignore_rule(*around, ignore, log)
     mark = WorktreeMetadata(branch=wanted, base=commit, branch_created=True, origin=current_branch(git))
     making = partial(
         make, git, repository, hooks_off=not hooks, layout=layout, cancel=cancel, progress=log.progress
@@ -146,7 +146,9 @@ def _checked_path(project: Project, repository: Repository, path: Path, log: Log
     main, *linked = list_worktrees(project.git)
     is_own = target.is_relative_to(project.root / WORKTREES)
     for worktree in linked:
-        if target.is_relative_to(worktree.path) and not (is_own and worktree.path == project.root):
+        if target.is_relative_to(worktree.path) and not (
+            is_own and worktree.path in {project.root, project.checkout}
+        ):
             raise UsageError(
                 f"--path {path} is inside another worktree, {worktree.path}", "name another path"
             )

@@ -148,8 +148,8 @@ def enter(
         raise ConflictError(f"{branch} or {path} already exists", "choose another name")
     if repository.head is None:
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
-    if project.root == project.checkout:
-        ensure_ignored(git, repository, ignore)
+    if around := project.around_worktrees:
+        ensure_ignored(*around, ignore)
     mark = WorktreeMetadata(
         branch=branch,
         base=repository.head,

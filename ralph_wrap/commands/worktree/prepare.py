@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ralph_wrap.errors import ConflictError, RalphError
-from ralph_wrap.state.project import RUN, WORKTREES
+from ralph_wrap.state.project import RUN, WORKTREES, prepare_root
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.worktree.recover import bring_back
 
@@ -25,6 +25,7 @@ def home_of(project: Project) -> Registry:
             raise ConflictError(
                 f"{directory} is a symlink, which is not followed", "replace it by a directory"
             )
+    prepare_root(project)
     home = Registry(project.root / RUN)
     try:
         home.prepare()

@@ -23,7 +23,7 @@ from ralph_wrap.interfaces.api.location import (
     require_branch_name,
     resolved,
 )
-from ralph_wrap.state.project import RUN, WORKTREES
+from ralph_wrap.state.project import RUN, WORKTREES, prepare_root
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.worktree.ignore import ensure_ignored
 from ralph_wrap.worktree.lock import repository_lock
@@ -144,9 +144,10 @@ def make(location: RepositoryLocation, path: Path, branch: str, base: str | None
     commit = location.repository.head if base is None else _commit(location.project.git, base)
     if commit is None:
         raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
-    root = location.project.root
-    if path.is_relative_to(root / WORKTREES) and root == location.project.checkout:
-        ensure_ignored(location.project.git, location.repository, IgnoreLocation.GITIGNORE)
+    if path.is_relative_to(location.project.root / WORKTREES):
+        prepare_root(location.project)
+        if around := location.project.around_worktrees:
+            ensure_ignored(*around, IgnoreLocation.GITIGNORE)
     mark = WorktreeMetadata(
         branch=branch, base=commit, branch_created=True, origin=current_branch(location.project.git)
     )
@@ -199,6 +200,7 @@ def remove(location: RepositoryLocation, path: Path, *, force: bool) -> None:
                 "commit it first; force=True removes it without",
             )
 
+    prepare_root(location.project)
     home = Registry(location.project.root / RUN)
     home.prepare()
     # Not the checkout: it may be the worktree to remove.

@@ -60,7 +60,7 @@ def _is_not_for_us(location: RepositoryLocation, holder: WorktreeInfo) -> bool:
     """Return whether a worktree belongs to a session, or is the checkout of the caller."""
     project = location.project
     session = is_session_id(holder.path.name) and holder.path.parent.name == WORKTREES.name
-    return session or (real(holder.path) == project.checkout and project.root == project.checkout)
+    return session or (real(holder.path) == project.checkout and not project.is_nested)
 
 
 def _require_whole(location: RepositoryLocation, path: Path) -> None:

@@ -75,7 +75,7 @@ def _project_and_top(
 
     project = open_project(directory, environ, log)
     if checkout is None:
-        return project, project.root
+        return project, project.main
     of_checkout = find_project(checkout, environ)
     repository, other = project.repository, of_checkout.repository
     if repository is None or (other and other.common_dir != repository.common_dir):

@@ -54,7 +54,7 @@ def require(
     stated = settings.stated
     approval = trust.implied(project.environ) or "ralph-wrap trust"
     try:
-        trust.require(project.root, stated, project.environ, depends)
+        trust.require(project.main, stated, project.environ, depends)
     except UntrustedError:
         if not can_ask():
             raise
@@ -83,7 +83,7 @@ class Approvable(NamedTuple):
 
 def decided_by(project: Project, stated: Mapping[str, Any]) -> Approvable:
     """Return what a project decides as something to approve."""
-    return Approvable(stated, project.root, project.root, trust.COMMANDS)
+    return Approvable(stated, project.main, project.main, trust.COMMANDS)
 
 
 def lines_of_repository(project: Project) -> Approvable | None:
@@ -105,7 +105,7 @@ def warn_of_programs(project: Project, log: Log) -> None:
         "repository.programs_off",
         f"git ignores {keys} of .git/config, which you have not approved"
         + "".join(f"; {one_line(clause)}" for clause in meaning),
-        f"to see and approve them: ralph-wrap trust -C {shlex.quote(os.fspath(project.root))}",
+        f"to see and approve them: ralph-wrap trust -C {shlex.quote(os.fspath(project.main))}",
     )
 
 
@@ -127,7 +127,7 @@ def approve(project: Project, wanted: Approvable, signals: SignalHandlers | None
     if session := project.environ.get("RALPH_SESSION_ID"):
         raise UntrustedError(
             f"settings cannot be approved inside session {session}, without a terminal",
-            f"run this outside the session: ralph-wrap trust -C {shlex.quote(os.fspath(project.root))}",
+            f"run this outside the session: ralph-wrap trust -C {shlex.quote(os.fspath(project.main))}",
         )
     _approve(project, wanted)
 

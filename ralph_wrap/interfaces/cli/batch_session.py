@@ -82,7 +82,7 @@ class BatchLauncher:
     ) -> None:
         self.project = find_project(directory, environ)
         repository_of(self.project)
-        settings = config.load(directory, self.project.root, Path.cwd(), options, environ, command)
+        settings = config.load(directory, self.project.main, Path.cwd(), options, environ, command)
         self._template = _template(settings)
         self._settings = with_agent(settings._replace(prompt=self._template, prompt_file=None))
         self._directory = directory

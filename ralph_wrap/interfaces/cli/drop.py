@@ -78,7 +78,7 @@ def drop(
         environ = become_owner(directory, log)
         warn_of_tampering(directory, environ, log)
         project = open_project(directory, environ, log)
-        keep = of_project(project.root, environ, "keep_dropped").keep_dropped
+        keep = of_project(project.main, environ, "keep_dropped").keep_dropped
         for name in use_case.expire(project, keep, time.time()):
             log.event("branch.expired", f"{name}, which was dropped earlier, can no longer be restored")
         fetch_first(project, remote, log, again=wanted.names)

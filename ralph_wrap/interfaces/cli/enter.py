@@ -38,8 +38,8 @@ def enter(
     with boundary("worktree", json=True) as log:
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
-        settings = load(directory, project.root, Path.cwd(), {}, environ, ())
-        require(project.root, settings.stated, environ, lambda key: key in {"ignore", "copy"})
+        settings = load(directory, project.main, Path.cwd(), {}, environ, ())
+        require(project.main, settings.stated, environ, lambda key: key in {"ignore", "copy"})
         entered = use_case.enter(
             project,
             name,

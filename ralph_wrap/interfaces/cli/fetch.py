@@ -37,7 +37,7 @@ def fetch(
 
     with boundary("fetch", json=json, project=directory) as log:
         project = find_project(directory, become_owner(directory, log, "ralph_wrap.commands.fetch"))
-        name = remote or of_project(project.root, project.environ, "remote").remote or "origin"
+        name = remote or of_project(project.main, project.environ, "remote").remote or "origin"
         found = use_case.fetch(project, name, log)
         if json:
             answer("fetch", [entry._asdict() for entry in found])

@@ -113,7 +113,7 @@ def _resumed(
             except UnreachableError:
                 raise SystemExit(NO_ANSWER) from None  # the worker says so, and tries again
             _require_rest(project, attempt, claim)
-        main = of_project(project.root, environ, "main").main
+        main = of_project(project.main, environ, "main").main
         session = resumable(project, attempt.agent_id, main, again=True, remote=REMOTE, default=attempt.base)
     options, change = _new(attempt)
     if session.base is not None and not (options.get("base") == "fresh" and session.has_branch):

@@ -55,7 +55,7 @@ def _fleet(directory: Path) -> _Fleet:
     from ralph_wrap.state.project import find_project, repository_of  # noqa: PLC0415
 
     project = find_project(directory, os.environ)
-    git = project.git._replace(cwd=project.root, git_dir=repository_of(project).common_dir)
+    git = project.git._replace(cwd=project.main, git_dir=repository_of(project).common_dir)
     return _Fleet(project, FleetRemote(git, REMOTE), on_stderr(os.environ))
 
 

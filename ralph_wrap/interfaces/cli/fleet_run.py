@@ -174,10 +174,10 @@ def cluster_of(project: Project, log: Log) -> ClusterConfig:
     from ralph_wrap.errors import UntrustedError  # noqa: PLC0415
     from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm, shown  # noqa: PLC0415
 
-    config = read_cluster(project.root)
+    config = read_cluster(project.main)
     stated = json.loads(json.dumps(config._asdict()))
     if trust.implied(project.environ) or trust.is_approved(
-        project.root, stated, project.environ, trust.FLEET
+        project.main, stated, project.environ, trust.FLEET
     ):
         return config
     given = {key: value for key, value in stated.items() if value != config._field_defaults.get(key)}
@@ -189,7 +189,7 @@ def cluster_of(project: Project, log: Log) -> ClusterConfig:
         )
     if not confirm(rows, "start fleets with this?", None):
         raise UntrustedError("nothing was started", f"change {FILE} first")
-    trust.approve(project.root, stated, project.environ, trust.FLEET)
+    trust.approve(project.main, stated, project.environ, trust.FLEET)
     log.event("fleet.approved", keys=sorted(given))
     return config
 
@@ -209,7 +209,7 @@ def _settings(
 
     if has_tasks and typed.get("prompt") is None and typed.get("prompt_file") is None:
         typed["prompt"] = PLACE
-    settings = config.load(directory, project.root, Path.cwd(), typed, project.environ, command)
+    settings = config.load(directory, project.main, Path.cwd(), typed, project.environ, command)
     return with_agent(settings)
 
 

@@ -63,7 +63,7 @@ def merge(
         warn_of_tampering(directory, environ, log, refuse=not despite_tampering)
         project = open_project(directory, environ, log)
         fetch_first(project, remote, log)
-        settings = of_project(project.root, environ)
+        settings = of_project(project.main, environ)
         require(project, settings, lambda key: key in {"check", "main"}, signals, log)
         wanted = _wanted(project, ids)
         target = merge.target_of(project, into, settings.main)

@@ -24,7 +24,7 @@ def pool(
     with boundary("pool", json=json, project=directory) as log:
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
-        project_pool = ProjectPool.of(project, of_project(project.root, project.environ, "pool_keep"), log)
+        project_pool = ProjectPool.of(project, of_project(project.main, project.environ, "pool_keep"), log)
         if fill and not project_pool.fill():
             log.warning(
                 "pool.busy", "another process is filling the pool", "to see its progress: ralph-wrap pool"

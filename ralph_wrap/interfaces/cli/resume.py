@@ -131,7 +131,7 @@ def _choose(
     from ralph_wrap.commands.resume import resumable  # noqa: PLC0415 -- not for --help
     from ralph_wrap.config import of_project  # noqa: PLC0415
 
-    main = of_project(project.root, project.environ, "main").main
+    main = of_project(project.main, project.environ, "main").main
     chosen = []
     for name in names:
         try:
@@ -201,7 +201,18 @@ def _started(
     if session.base is not None:
         options["base"] = "fresh" if fresh else session.base
     started_in = project.root / directory
-    return (started_in if started_in.is_dir() else project.root), options | given, command
+    if not _is_in_project(started_in, project):  # the user has removed that linked worktree, for example
+        started_in = project.checkout
+    return started_in, options | given, command
+
+
+def _is_in_project(directory: Path, project: Project) -> bool:
+    from ralph_wrap.state.project import find_project_without_git  # noqa: PLC0415 -- not for --help
+
+    if not directory.is_dir() or project.repository is None:
+        return directory.is_dir()
+    found = find_project_without_git(directory, project.environ)
+    return found is not None and found.root == project.root
 
 
 def continued_settings(settings: Settings, session: ResumableSession, message: str = "") -> Settings:

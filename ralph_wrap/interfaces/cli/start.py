@@ -134,7 +134,7 @@ def start(
     with boundary("run", json=False, log=log):
         environ = become_owner(directory, log)
         project = find_project(directory, environ, meanwhile=_load_session)
-        settings = with_agent(config.load(directory, project.root, Path.cwd(), flags, environ, command))
+        settings = with_agent(config.load(directory, project.main, Path.cwd(), flags, environ, command))
         settings = change(settings)
         if detached:
             log.event(_CHOSEN, format=settings.log_format.value)

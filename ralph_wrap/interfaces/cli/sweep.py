@@ -47,7 +47,7 @@ def sweep(
         environ = become_owner(directory, log)
         project = open_project(directory, environ, log)
         at_start = (
-            of_project(project.root, environ, "orphans", "pool_keep") if os.environ.get(AT_START) else None
+            of_project(project.main, environ, "orphans", "pool_keep") if os.environ.get(AT_START) else None
         )
         dry_run = dry_run or (at_start is not None and at_start.orphans is OnOrphans.REPORT)
         swept = use_case.sweep(project, log=log, dry_run=dry_run, adopted=adopt or ())

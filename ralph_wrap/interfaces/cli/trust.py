@@ -49,9 +49,9 @@ def trust(
             raise UsageError("--show and --revoke exclude each other", "give one of them")
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
-        wanted = decided_by(project, of_project(project.root, environ).stated)
+        wanted = decided_by(project, of_project(project.main, environ).stated)
         repository = lines_of_repository(project)
-        missing = approvals.unapproved(project.root, wanted.commands, environ)
+        missing = approvals.unapproved(project.main, wanted.commands, environ)
         asked = [found for found in (wanted if wanted.commands or missing else None, repository) if found]
         if revoke:
             _revoke(project, environ)
@@ -64,7 +64,7 @@ def trust(
         }
         implied = approvals.implied(environ)
         if json:
-            data = {"project": os.fspath(project.root), "commands": dict(wanted.commands)}
+            data = {"project": os.fspath(project.main), "commands": dict(wanted.commands)}
             data |= {"repository": repository.commands if repository else {}}
             verdicts = {"approved": approved.get(approvals.COMMANDS, True)}
             verdicts |= {"repository_approved": approved.get(approvals.REPOSITORY, True)}
@@ -78,7 +78,7 @@ def _revoke(project: Project, environ: Mapping[str, str]) -> None:
     from ralph_wrap.config import trust as approvals  # noqa: PLC0415 -- not for --help
     from ralph_wrap.config.repository_trust import trust_root  # noqa: PLC0415
 
-    approvals.revoke(project.root, environ)
+    approvals.revoke(project.main, environ)
     if project.repository:
         for purpose in (approvals.REPOSITORY, approvals.PUSH):
             approvals.revoke(trust_root(project.repository), environ, purpose)

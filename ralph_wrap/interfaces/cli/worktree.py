@@ -84,8 +84,8 @@ def create(
         words = slug(task)  # before the change of user: only root may be able to read its tables
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
-        settings = load(directory, project.root, project.root, {}, environ, ())
-        require(project.root, settings.stated, environ, lambda key: key in {"ignore", "copy"})
+        settings = load(directory, project.main, project.main, {}, environ, ())
+        require(project.main, settings.stated, environ, lambda key: key in {"ignore", "copy"})
         created = use_case(
             project,
             words,

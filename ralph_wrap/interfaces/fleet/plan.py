@@ -128,7 +128,7 @@ def address_of(project: Project, remote: str, configured: str) -> str:
             "put it into a secret, and name that: git_credential in .ralph/fleet.yaml",
         )
     is_path = not rest and ":" not in address.partition("/")[0]  # git-fetch(1), GIT URLS
-    return os.path.abspath(project.root / address) if is_path else address  # noqa: PTH100 -- of no symlink
+    return os.path.abspath(project.main / address) if is_path else address  # noqa: PTH100 -- of no symlink
 
 
 def _base(project: Project, settings: Settings, options: dict[str, str]) -> str:

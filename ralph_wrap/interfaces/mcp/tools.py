@@ -142,8 +142,8 @@ def _checked(tool: McpTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _enter(caller: ToolCaller, project: Project, *, name: str, tmux: bool) -> dict[str, Any]:
-    settings = load(caller.directory, project.root, caller.cwd, {}, caller.environ, ())
-    require(project.root, settings.stated, caller.environ, lambda key: key in {"ignore", "copy"})
+    settings = load(caller.directory, project.main, caller.cwd, {}, caller.environ, ())
+    require(project.main, settings.stated, caller.environ, lambda key: key in {"ignore", "copy"})
     return enter(
         project,
         name,

@@ -100,7 +100,7 @@ def _landed(
     project = context.project
     if findings := audit(project).findings:
         raise tampered(findings)
-    settings = of_project(project.root, project.environ, "check", "main")
+    settings = of_project(project.main, project.environ, "check", "main")
     all_branches = branches.read(project)
     wanted = list(
         {branch.name: branch for branch in (branches.named(all_branches, name) for name in names)}.values()
@@ -150,7 +150,7 @@ async def drop(context: PageContext, form: Form, log: Log) -> FlashMessage:
 def _dropped(context: PageContext, wanted: dropping.DropSelection) -> FlashMessage:
     rows, failures = dropping.drop(context.project, wanted, time.time())
     project = context.project
-    keep = of_project(project.root, project.environ, "keep_dropped").keep_dropped
+    keep = of_project(project.main, project.environ, "keep_dropped").keep_dropped
     dropping.expire(context.project, keep, time.time())
     dropped = [row for row in rows if row.dropped]
     lines = [f"{row.branch} dropped{_with(row.saved, row.branch)}" for row in dropped]

@@ -286,7 +286,7 @@ def main_of(context: PageContext) -> MainBranch | None:
     """Return the main branch, ``None`` if there is none."""
     try:
         return branches.main_branch(
-            context.project, of_project(context.project.root, context.project.environ, "main").main or None
+            context.project, of_project(context.project.main, context.project.environ, "main").main or None
         )
     except NotFoundError:
         return None

@@ -73,7 +73,7 @@ def begin(
         return None
     if repository.git_version < _SINCE:
         raise UsageError("git before 2.29 cannot mirror a session", "install git 2.29 or newer")
-    git = context.project.git._replace(cwd=context.project.root, git_dir=repository.common_dir)
+    git = context.project.git._replace(cwd=context.project.main, git_dir=repository.common_dir)
     claiming = _Claiming(context, git, remote)
     earlier = claiming.look()
     claim = RemoteClaim(

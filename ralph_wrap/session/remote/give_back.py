@@ -35,7 +35,7 @@ def give_back(project: Project, record: SessionRecord, log: Log) -> None:
         record: of the killed session.
 
     """
-    git = project.git._replace(cwd=project.root, git_dir=repository_of(project).common_dir)
+    git = project.git._replace(cwd=project.main, git_dir=repository_of(project).common_dir)
     for remote, oid, claim in _claims(git, record):
         ref = remote_claim.ref_of(record.id)
         try:

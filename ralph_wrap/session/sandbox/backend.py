@@ -147,7 +147,7 @@ def _resolved(path: str, project: Project) -> Path:
     """Return a path that the user allows; ``~`` is the home, and other paths begin in the project root."""
     home = project.environ.get("HOME", "/")
     expanded = Path(home + path[1:] if path == "~" or path.startswith("~/") else path)
-    found = (project.root / expanded).resolve()
+    found = (project.main / expanded).resolve()
     if not found.exists():
         raise SandboxError(f"sandbox_write: {found} does not exist", "create it, or take it from the list")
     return found

@@ -43,7 +43,8 @@ class LeakMonitor:
     """Logs changes outside a workspace. The session enters it while it makes the workspace.
 
     Arguments:
-        root: the project root, which it observes.
+        root: the checkout that it observes.
+        run: the directory of the project's records, which name landings.
         workspace: the session's worktree, which may not exist yet.
         branch: short name of its branch.
         cancel: whether the session must end.
@@ -55,6 +56,7 @@ class LeakMonitor:
         git: Git,
         *,
         root: Path,
+        run: Path,
         common_dir: Path,
         workspace: Path,
         branch: str,
@@ -63,7 +65,7 @@ class LeakMonitor:
     ) -> None:
         self._git = git
         self._around = (root, common_dir, workspace, branch)
-        self._root = root
+        self._root, self._run = root, run
         self._log = log
         self._cancel = cancel
         self._checkout: ObservedCheckout | None = None
@@ -111,7 +113,7 @@ class LeakMonitor:
 
     def start_look(self) -> None:
         """Start an observation; git works while we do something else."""
-        run = self._root / ".ralph" / "run"
+        run = self._run
         self._landings = deferred.landings.read(run), deferred.landings.is_moving(run)
         self._looking = self._start()
 
@@ -120,7 +122,7 @@ class LeakMonitor:
         if self._landings is None:
             return False
         landings, compare = deferred.landings, deferred.compare
-        run = self._root / ".ralph" / "run"
+        run = self._run
         (landed, moving), self._landings = self._landings, None
         after = self._finish()
         is_landing = moving or landings.is_moving(run) or landings.read(run) != landed

@@ -115,7 +115,7 @@ def test_a_repository_without_a_checkout(tmp_path: Path, host: Path) -> None:
     found = examine(bare, os.environ, host)
     assert verdict_of(found, "repository") == (
         "FAIL",
-        f"{bare} is a bare repository: it has no checkout to work in",
+        f"{bare} is in a bare repository, not in a checkout of it",
     )
     assert found.problem is not None
     assert found.problem.exit_code == 1

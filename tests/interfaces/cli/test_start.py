@@ -64,13 +64,13 @@ def test_a_sub_directory_that_is_not_committed(repo: Repo, script: Callable[[str
 
 
 def test_a_linked_worktree(repo: Repo, tmp_path: Path, script: Callable[[str], str]) -> None:
-    """The base is the HEAD of the checkout that the user is in, and .ralph is there."""
+    """The base is the HEAD of the checkout that the user is in, and .ralph is in the main checkout."""
     other = Repo(tmp_path / "other")
     repo.git("worktree", "add", "-q", "-b", "side", other.path)
     side = other.commit("only on the side")
-    result = run(other.path, "-n", "1", "--", script("pwd"))
+    result = run(other.path, "-n", "1", "--", script("pwd"), state=repo.path / ".ralph/run")
     assert (result.status, result.warnings) == (0, [])
-    assert result.report["workspace"].startswith(f"{other.path}/.ralph/worktrees/")
+    assert result.report["workspace"].startswith(f"{repo.path}/.ralph/worktrees/")
     assert result.report["base"] == side
     assert repo.worktrees() == [str(other.path)]
 

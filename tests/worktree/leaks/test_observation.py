@@ -99,6 +99,7 @@ def leak_monitor(room: Room, descriptor: int, *, stopped: bool = False) -> LeakM
     return LeakMonitor(
         Git(room.repo.path, git.git_environment(os.environ)),
         root=room.repo.path,
+        run=room.repo.path / ".ralph/run",
         common_dir=room.repo.path / ".git",
         workspace=room.checkout.workspace,
         branch="ralph/a3f2",

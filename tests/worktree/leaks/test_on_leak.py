@@ -143,17 +143,14 @@ def test_a_session_inside_another_one_looks_at_the_project(repo: Repo, tmp_path:
     assert not any("inside (new)" in text for text in found)
 
 
-def test_a_checkout_of_the_users_own(repo: Repo, tmp_path: Path) -> None:
-    """A linked worktree is a project like another: it is what is looked at."""
-    repo.git("worktree", "add", "-q", tmp_path / "linked")
-    linked = Repo(tmp_path / "linked")
-    agent = f"{OUT}{EDIT}; git config --worktree core.quotePath off; echo x >> {repo.path}/file.txt"
+def test_a_session_in_a_linked_worktree_looks_at_the_main_checkout(repo: Repo, tmp_path: Path) -> None:
+    """There its own worktree is, so that is where an agent gets that leaves it."""
+    linked = tmp_path / "linked"
+    repo.git("worktree", "add", "-q", linked)
     repo.git("config", "extensions.worktreeConfig", "true")
-    result = run(linked.path, "-n", "1", "--", "sh", "-c", agent)
-    assert leaks(result) == [
-        ".git/worktrees/linked/config.worktree changed: core.quotepath",
-        "file.txt (modified)",
-    ]
+    agent = f"{OUT}{EDIT}; git config --worktree core.quotePath off"
+    result = run(linked, "-n", "1", "--", "sh", "-c", agent, state=repo.path / ".ralph/run")
+    assert leaks(result) == [".git/config.worktree changed: core.quotepath", "file.txt (modified)"]
 
 
 def test_a_submodule_of_the_main_checkout(repo: Repo, tmp_path: Path) -> None:
