@@ -57,7 +57,9 @@ from ralph_wrap.git.objects import (
 )
 from ralph_wrap.git.repository import (
     ABSOLUTE_POINTERS,
+    NEWEST_TESTED,
     OLDEST,
+    OLDEST_TESTED,
     Repository,
     file_system_config,
     is_ignored,
@@ -75,7 +77,9 @@ from ralph_wrap.git.worktrees import (
 
 __all__ = [
     "ABSOLUTE_POINTERS",
+    "NEWEST_TESTED",
     "OLDEST",
+    "OLDEST_TESTED",
     "Commit",
     "CommitSummary",
     "Git",

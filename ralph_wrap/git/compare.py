@@ -188,12 +188,30 @@ def changes(git: Git, pairs: Sequence[tuple[str, str]]) -> list[DiffStat]:
     Arguments:
         pairs: the later and the earlier commit.
 
+    Raises:
+        GitError: a commit cannot be read.
+
     """
     if not pairs:
         return []
     options = ("--stdin", "--always", "-r", "-z", "--numstat", "-M", "--no-ext-diff", "--no-textconv")
     answer = run_git(git, "diff-tree", *options, stdin=_listed(f"{new} {old}" for new, old in pairs))
-    return list(parse_numstat(decode(answer.stdout)))
+    found = list(parse_numstat(decode(answer.stdout)))
+    _require_one_each(found, pairs)
+    return found
+
+
+def _require_one_each(answers: Sequence[object], questions: Sequence[object]) -> None:
+    """Check that ``git diff-tree --stdin`` has answered each question.
+
+    Git says nothing of a commit that it cannot read. At an empty file git 2.47 and newer ends with 0.
+
+    Raises:
+        GitError: an answer is missing; nobody knows which one.
+
+    """
+    if len(answers) != len(questions):
+        raise GitError("diff-tree", 0, "error: a commit cannot be read")
 
 
 def parse_numstat(output: str) -> Iterator[DiffStat]:
@@ -284,12 +302,17 @@ def digests(git: Git, compared: Sequence[tuple[str, ...]]) -> list[bytes]:
     Arguments:
         compared: as in :func:`entries`; a merge never stands alone.
 
+    Raises:
+        GitError: a commit cannot be read.
+
     """
     if not compared:
         return []
     options = ("--stdin", "--always", "-r", "-p", "-U3", "--full-index", "--root", *_EXACT)
     answer = run_git(git, "diff-tree", *options, stdin=_listed(map(" ".join, compared)))
-    return list(parse_patches(answer.stdout))
+    found = list(parse_patches(answer.stdout))
+    _require_one_each(found, compared)
+    return found
 
 
 def parse_patches(output: bytes) -> Iterator[bytes]:

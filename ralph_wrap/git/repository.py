@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 OLDEST = (2, 15)
 """The oldest git version with which a session can run in a worktree."""
 
+OLDEST_TESTED = (2, 30)
+NEWEST_TESTED = (2, 55)
+"""The oldest and the newest git version whose answers are tested (``tests/git/test_beliefs.py``).
+
+Versions answer differently where an object is damaged or a ref is broken, so another one may do so, too.
+"""
+
 EXTENSIONS = {
     "objectformat": ("objectFormat", (2, 29)),
     "refstorage": ("refStorage", (2, 45)),

@@ -12,9 +12,12 @@ _STANDS_FOR_OTHERS = {
     "bundle.*",
     "bundle.<id>.*",
     "credential.<url>.*",
+    "extensions.*",
     "feature.*",
+    "hasconfig:remote.*.url",
     "http.<url>.*",
     "sendemail.<identity>.*",
+    "sideband.<url>.*",
 }
 """The manual describes these for keys that the list names one by one, or that another tool invents."""
 
@@ -65,6 +68,8 @@ REDIRECTS = (
     ("includeIf.gitdir:/a.b/.path", "x"),
     ("remote.origin.promisor", "true"),
     ("remote.origin.pushurl", "elsewhere"),
+    ("sendemail.mailmap.file", "x"),
+    ("sideband.https://example.com.allowControlCharacters", "true"),
     ("url.https://evil/.insteadOf", "https://good/"),
 )
 HARMLESS = (

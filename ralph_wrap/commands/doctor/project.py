@@ -14,7 +14,16 @@ from ralph_wrap.commands.doctor.storage import existing_parent
 from ralph_wrap.config import IgnoreLocation, trust
 from ralph_wrap.config.authority import any_approved, in_force
 from ralph_wrap.errors import GitError, GitTooOldError, RalphError, UntrustedError
-from ralph_wrap.git import Git, git_environment, is_ignored, list_refs, parse_version, run_git
+from ralph_wrap.git import (
+    NEWEST_TESTED,
+    OLDEST_TESTED,
+    Git,
+    git_environment,
+    is_ignored,
+    list_refs,
+    parse_version,
+    run_git,
+)
 from ralph_wrap.git.quarantine import SUBMODULES, owners
 from ralph_wrap.git.safe.filters import missing_filters, require_same_files
 from ralph_wrap.state.project import WORKTREES, registries
@@ -44,11 +53,21 @@ def git_version(project: Project) -> DoctorCheck:
     if version is None:
         assert project.obstacle is not None
         return failed(name, project.obstacle.message, why, project.obstacle.hint)
-    number = ".".join(map(str, version))
+    number = _number(version)
     if version < _HOOKS_OFF_SINCE:
         found = f"{number}, which cannot switch off hooks for one process: they run in the agent's commits"
+        if version < OLDEST_TESTED:
+            found += f"; the oldest git that ralph-wrap is tested with is {_number(OLDEST_TESTED)}"
         return noted(name, found, why, "install git 2.31 or newer, or use --hooks on")
+    if version[:2] > NEWEST_TESTED:
+        newest = _number(NEWEST_TESTED)
+        found = f"{number}; the newest git that ralph-wrap is tested with is {newest}"
+        return noted(name, found, why, f"install git {newest}, or a ralph-wrap that is tested with this git")
     return fine(name, number, why)
+
+
+def _number(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def _version(project: Project) -> tuple[int, ...] | None:

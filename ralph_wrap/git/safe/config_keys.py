@@ -86,7 +86,9 @@ mailmap file
 promisor acceptfromserver
 remote.* lfspushurl lfsurl partialclonefilter promisor proxy pushurl
 scalar.* *
-sendemail aliasesfile smtpsslcertpath
+sendemail aliasesfile file smtpsslcertpath
+sideband allowcontrolcharacters
+sideband.* allowcontrolcharacters
 trace2 eventtarget normaltarget perftarget
 url.* insteadof pushinsteadof
 """
@@ -100,7 +102,8 @@ apply ignorewhitespace whitespace
 attr tree
 author email name
 bitmappseudomerge.* *
-blame blankboundary coloring date ignorerevsfile markignoredlines markunblamablelines showemail showroot
+blame blankboundary coloring date ignorerevsfile markignoredlines markunblamablelines
+blame markunblamables showemail showroot
 branch autosetupmerge autosetuprebase sort
 branch.* description merge mergeoptions pushremote rebase remote vscode-merge-base
 bundle heuristic mode version
@@ -112,7 +115,7 @@ color *
 color.* *
 column *
 commit cleanup gpgsign status template verbose
-commitgraph changedpathsversion generationversion maxnewfilters readchangedpaths
+commitgraph changedpaths changedpathsversion generationversion maxnewfilters readchangedpaths
 committer email name
 completion commands
 core abbrev alternaterefsprefixes autocrlf bare bigfilethreshold checkroundtripencoding checkstat
@@ -156,7 +159,8 @@ grep column extendedregexp fallbacktonoindex fullname linenumber patterntype thr
 gui *
 guitool.* argprompt confirm needsfile noconsole norescan prompt revprompt revunmerged title
 help autocorrect format htmlpath
-hook.* enabled event
+hook jobs
+hook.* enabled event jobs parallel
 http delegation emptyauth extraheader followredirects keepalivecount keepaliveidle keepaliveinterval
 http lowspeedlimit lowspeedtime maxrequests maxretries maxretrytime minsessions noepsv pinnedpubkey postbuffer
 http proactiveauth proxyauthmethod proxysslcertpasswordprotected retryafter savecookies schannelcheckrevoke
@@ -165,7 +169,7 @@ http sslversion useragent version
 i18n commitencoding logoutputencoding
 imap authmethod folder pass port preformattedhtml user
 index recordendofindexentries recordoffsettable skiphash sparse threads version
-init defaultbranch defaultobjectformat defaultrefformat
+init defaultbranch defaultobjectformat defaultrefformat defaultsubmodulepathconfig
 instaweb local port
 interactive singlekey
 lfs activitytimeout allowincompletepush batch concurrenttransfers dialtimeout fetchexclude fetchinclude
@@ -192,29 +196,30 @@ pack packsizelimit preferbitmaptips readreverseindex threads usebitmapboundarytr
 pack usepathwalk usesparse window windowmemory writebitmaphashcache writebitmaplookuptable
 pack writereverseindex
 pretty *
-promisor advertise checkfields sendfields storefields
+promisor advertise checkfields quiet sendfields storefields
 protocol version
-pull ff octopus rebase twohead
+pull autostash ff octopus rebase twohead
 push autosetupremote default followtags gpgsign negotiate pushoption recursesubmodules usebitmaps
 push useforceifincludes
 rebase abbreviatecommands autosquash autostash backend forkpoint instructionformat maxlabellength
-rebase missingcommitscheck rebasemerges reschedulefailedexec stat updaterefs
+rebase missingcommitscheck rebasemerges reschedulefailedexec stat updaterefs usebuiltin
 receive advertiseatomic advertisepushoptions autogc certnonceseed certnonceslop denycurrentbranch
 receive denydeletecurrent denydeletes denynonfastforwards fsckobjects hiderefs keepalive maxinputsize
 receive procreceiverefs shallowupdate unpacklimit updateserverinfo
 receive.* *
 reftable *
 remote pushdefault
-remote.* fetch followremotehead gh-resolved mirror prune prunetags proxyauthmethod push serveroption
-remote.* skipdefaultupdate skipfetchall tagopt url
+remote.* fetch followremotehead gh-resolved mirror negotiationinclude negotiationrestrict prune prunetags
+remote.* proxyauthmethod push serveroption skipdefaultupdate skipfetchall tagopt url
 remotes *
 repack cruftdepth cruftthreads cruftwindow cruftwindowmemory midxmustcontaincruft midxnewlayerthreshold
 repack midxsplitfactor packkeptobjects updateserverinfo usedeltabaseoffset usedeltaislands writebitmaps
 replay refaction
 rerere autoupdate enabled
+reset quiet
 revert reference
 safe barerepository directory
-sendemail aliasfiletype annotate assume8bitencoding assumeyes bcc cc chainreplyto confirm envelopesender
+sendemail aliasfiletype annotate assume8bitencoding assumeyes bcc blob cc chainreplyto confirm envelopesender
 sendemail forbidsendmailvariables from identity imapsentfolder mailmap multiedit outlookidfix
 sendemail signedoffbycc signedoffcc smtpauth smtpbatchsize smtpdomain smtpencryption smtppass
 sendemail smtprelogindelay smtpserveroption smtpserverport smtpsslclientcert smtpsslclientkey smtpuser

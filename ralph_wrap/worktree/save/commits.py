@@ -135,7 +135,7 @@ def named_objects(
     Arguments:
         registration: ``.git/worktrees/<name>``, or the repository of a submodule.
         git: git in the worktree.
-        problems: gets a line for each file that is too large to be read.
+        problems: gets a line for each file that is too large to be read, and for a reflog that is damaged.
         without: names in the registration to leave out, too.
 
     Raises:
@@ -152,5 +152,10 @@ def named_objects(
         content = files.read(path, _LARGEST)
         found |= oids_in(content)
     if (registration / "reftable").exists():
-        found |= set(decode_lines(run_git(git, "reflog", "--format=%H", "HEAD", accept=(0, 128)).stdout))
+        answer = run_git(git, "reflog", "--format=%H", "HEAD", accept=(0, 128))
+        found |= set(decode_lines(answer.stdout))
+        # At a commit that it cannot read git ends the list, some versions with 128, others with 0.
+        if answer.stderr and run_git(git, "reflog", "exists", "HEAD", accept=(0, 1)).status == 0:
+            reason = next(iter(decode_lines(answer.stderr)))
+            problems.append(f"the reflog of HEAD cannot be read to its end: {reason}")
     return frozenset(oid for oid in found if oid.strip("0"))

@@ -95,6 +95,25 @@ def test_git_that_cannot_switch_hooks_off(
     )
 
 
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("2.29.3", "; the oldest git that ralph-wrap is tested with is 2.30"),
+        ("2.30.0", ""),
+        ("2.55.9", ""),
+        ("2.56.0", "; the newest git that ralph-wrap is tested with is 2.55"),
+        ("3.0.0", "; the newest git that ralph-wrap is tested with is 2.55"),
+    ],
+)
+def test_a_git_that_is_not_tested(repo: Repo, host: Path, tmp_path: Path, version: str, words: str) -> None:
+    """An older and a newer git than the tested ones is worth a note that says which those are."""
+    path = old_git(tmp_path / "shim", version)
+    check = checked(examine(repo.path, with_environ(PATH=path), host), "git")
+    assert check.found.partition(" is tested with")[2] == words.partition(" is tested with")[2]
+    assert check.found.endswith(words)
+    assert not words or (check.verdict, bool(check.fix)) == ("note", True)
+
+
 def test_no_repository(tmp_path: Path) -> None:
     """It has an exit status of its own, and what does not need a repository is checked all the same."""
     plain = tmp_path / "plain"

@@ -316,3 +316,25 @@ def test_keeping_dirty_work_saves_nothing_and_removes_nothing(tree: Tree) -> Non
     assert outcome.kept == "1 uncommitted path"
     assert WIP not in tree.repo.branches()
     assert (tree.path / "new").exists()
+
+
+def test_a_damaged_reflog_in_a_reftable_keeps_the_worktree(tmp_path: Path) -> None:
+    """Git lists it up to a commit that it cannot read, and newer versions end with 0: the rest is lost."""
+    repo = make_repo(tmp_path / "project", empty=True)
+    shutil.rmtree(repo.path / ".git")
+    repo.git("init", "-q", "-b", "main", "--ref-format=reftable", check=False)
+    if not (repo.path / ".git" / "reftable").is_dir():
+        pytest.skip("this git has no reftables")
+    repo.write("file.txt", "one\n")
+    repo.commit("one")
+    tree = make_tree(repo)
+    tree.inside.git("checkout", "-q", "--detach")
+    tree.inside.commit("in the reflog alone")
+    damaged = tree.inside.commit("damaged")
+    tree.inside.git("checkout", "-q", f"ralph/{ID}")
+    path = repo.path / ".git" / "objects" / damaged[:2] / damaged[2:]
+    path.chmod(0o600)
+    path.write_bytes(b"")
+    outcome = tree.finish()
+    assert "the reflog of HEAD cannot be read to its end" in (outcome.kept or "")
+    assert tree.path.is_dir()
