@@ -44,6 +44,7 @@ WORKTREE = (
     "ignore",
     "layout",
     "git_file",
+    "stale_locks",
     "register",
     "lock",
     "model",

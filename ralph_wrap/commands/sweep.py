@@ -38,6 +38,7 @@ from ralph_wrap.system.liveness import SessionNames
 from ralph_wrap.system.log import Commands, lines_of, one_line
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import tidy
+from ralph_wrap.worktree.stale_locks import remove_stale_maintenance_lock
 from ralph_wrap.worktree.trash import empty_trash
 
 TYPE_CHECKING = False
@@ -154,6 +155,7 @@ def _tidy(project: Project) -> None:
         if project.repository is not None:
             tidy(project.repository._replace(root=project.main))
             _tidy_saves(project, project.repository)
+            remove_stale_maintenance_lock(project.repository.common_dir)
         for home in registries(project):
             if home.directory.is_dir():
                 home.tidy()

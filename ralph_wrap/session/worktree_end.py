@@ -14,6 +14,7 @@ from ralph_wrap.worktree.git_file import GitFileChange, mend_git_file, way_out
 from ralph_wrap.worktree.recover import finish_deleted, is_deleted
 from ralph_wrap.worktree.remove import drop_branch, finish
 from ralph_wrap.worktree.save.result import SaveRequest
+from ralph_wrap.worktree.stale_locks import remove_stale_locks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ class WorktreeEnd(NamedTuple):
     reuse: Callable[[Path, Collection[str]], None] = _do_not_reuse
 
     def mend(self, tree: LinkedWorktree) -> bool:
-        """Write the ``.git`` file of a worktree back, log that, and return whether git works there."""
+        """Repair what an agent has broken in its worktree, log that, and return whether git works there."""
+        self._clear_locks(tree)
         try:
             change = mend_git_file(tree)
         except OSError as error:
@@ -136,8 +138,10 @@ class WorktreeEnd(NamedTuple):
 
         """
         if not survivors and is_deleted(tree):
+            self._clear_locks(tree)
             return self._finish_deleted(tree)
-        self.mend(tree)
+        if not survivors:
+            self.mend(tree)
         policy = self.policy
         keep = "it was asked for" if policy.keep else None
         if survivors:
@@ -166,6 +170,11 @@ class WorktreeEnd(NamedTuple):
             outcome = outcome._replace(asked=False)
         self.log_outcome(os.fspath(tree.path), outcome, way_out(tree, self.record.id))
         return outcome
+
+    def _clear_locks(self, tree: LinkedWorktree) -> None:
+        for path in remove_stale_locks(tree, self.record.id):
+            message = f"a git that was killed has left {path}, which is gone now"
+            self.log.event("lock.removed", message, path=os.fspath(path))
 
     def _finish_deleted(self, tree: LinkedWorktree) -> WorktreeOutcome:
         """Save what git still knows of a worktree that somebody has deleted, and log what is lost."""
