@@ -148,12 +148,13 @@ def _save(saving: _Saving) -> SavedWork:
                     apart.store_again(saving.index_copy)
                 found = _look(saving, apart, is_last=attempt == _ATTEMPTS - 1)
                 commit, damage = _store(saving, apart, found)
-                if damage is None:
-                    return _named(saving, found, commit)
             except GitError as error:
                 if not may_be_damage(error):
                     raise
                 damage = error.message
+            else:
+                if damage is None:
+                    return _named(saving, found, commit)
     return _save_beside_damage(saving, present, str(damage))
 
 
@@ -314,7 +315,8 @@ def _save_beside_damage(saving: _Saving, present: Sequence[str], damage: str) ->
         ]
         tips = [*([commit] if commit else []), *at_head, *others]
         if broken := apart.enter(tips) if tips else None:
-            raise GitError("pack-objects", 0, f"error: {broken}")
+            damage = f"{broken}; its files cannot be saved"
+            return SavedWork(None, paths, (), (), 0, tuple(problems), named=named, damage=damage)
     branch = None
     if commit is not None:
         branch = _name(git, request, commit, _tip(git, request.branch))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap import git
+from ralph_wrap.git.quarantine import borrow
 from ralph_wrap.worktree.save import copy_commits
 from tests.support.repo import Repo, make_repo
 from tests.support.submodules import ALLOWED, SUB, Project, held, inside, make_project
@@ -147,13 +148,18 @@ def test_objects_that_do_not_come_keep_the_worktree(
 ) -> None:
     """No ref is made before every object has come, not only the commits."""
 
-    def write_commits(store: git.Git, objects: Path, wanted: tuple[str, ...], _: object) -> None:
+    def pack_commits(store: git.Git, objects: Path, wanted: tuple[str, ...], _: object) -> Path:
+        assert store.quarantine is not None
+        packed = store.quarantine / "packed"
+        (packed / "pack").mkdir(parents=True)
+        borrow(packed, objects)
         oids = "".join(f"{oid}\n" for oid in wanted).encode()
-        git.run_git(store, "pack-objects", "-q", objects / "pack" / "pack", stdin=oids)
+        git.run_git(store, "pack-objects", "-q", packed / "pack" / "pack", stdin=oids)
+        return packed
 
     detached(inside(tree))
     before = refs_of(project.store)
-    monkeypatch.setattr(copy_commits, "write_pack", write_commits)
+    monkeypatch.setattr(copy_commits, "pack", pack_commits)
     assert "submodule vendor/x: it cannot be saved" in reason_to_keep(tree)
     assert refs_of(project.store) == before
 
