@@ -11,7 +11,7 @@ from ralph_wrap.worktree.layout import EVERYTHING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from ralph_wrap.config import Settings
@@ -38,6 +38,8 @@ class SessionContext(NamedTuple):
         hidden: git already ignores the directory of the worktrees.
         sandbox: what makes the agent's sandbox; ``None`` without a sandbox.
         home: the registry with its record.
+        agrees: shows lines and a question to a person, and returns whether the answer is yes; ``None`` if
+            there is nobody to ask.
 
     """
 
@@ -52,6 +54,7 @@ class SessionContext(NamedTuple):
     hidden: bool = False
     sandbox: SandboxBackend | None = None
     home: Registry | None = None
+    agrees: Callable[[Sequence[str], str], bool] | None = None
 
     @property
     def replica(self) -> Path | None:

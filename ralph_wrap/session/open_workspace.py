@@ -32,6 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ralph_wrap.errors import RalphError
     from ralph_wrap.git import Repository
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.worktree.leaks.monitor import LeakMonitor
@@ -46,7 +47,8 @@ def open_workspace(context: SessionContext, obstacle: IsolationError | None) -> 
         obstacle: reason why a worktree is impossible.
 
     Raises:
-        IsolationError: isolation is required and impossible.
+        IsolationError: isolation is required and impossible, or the user wants no session without it.
+        UsageError: it is impossible, and the directory is no project.
         PlainRootBusyError: another session works in the plain project root.
         BranchBusyError: the requested branch is checked out elsewhere.
         StoppedError: a signal arrived.
@@ -63,6 +65,7 @@ def open_workspace(context: SessionContext, obstacle: IsolationError | None) -> 
     except (IsolationError, NotARepositoryError, GitTooOldError) as error:
         if context.settings.isolation is Isolation.REQUIRE:
             raise IsolationError(f"isolation is required: {error.message}", error.hint) from error
+        _require_consent(context, error)
         context.log.warning(
             "isolation.fell_back",
             f"no isolation: {error.message}; working in {context.project.checkout} itself",
@@ -79,6 +82,25 @@ def add_ignore_rule(context: SessionContext) -> None:
     changed = ensure_ignored(*around, context.settings.ignore)
     if changed is not None:
         context.log.event("ignore_rule.added", f"{RULE} added to {changed}", path=os.fspath(changed))
+
+
+def _require_consent(context: SessionContext, reason: RalphError) -> None:
+    """Check that the session may work without a worktree; a person on the terminal is asked.
+
+    Raises:
+        UsageError: the directory is no project.
+        IsolationError: the answer is no.
+
+    """
+    deferred.plain_root.require_project(context.project)
+    if context.agrees is None:
+        return
+    lines = [
+        f"ralph-wrap: no isolation: {reason.message}",
+        *([f"ralph-wrap: hint: {reason.hint}"] * bool(reason.hint)),
+    ]
+    if not context.agrees(lines, f"let the agent work in {context.project.checkout} itself?"):
+        raise IsolationError(f"no isolation: {reason.message}", reason.hint) from reason
 
 
 class WorktreeOpening(NamedTuple):

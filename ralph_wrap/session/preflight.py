@@ -262,6 +262,8 @@ def _require_usable_repository(settings: Settings, project: Project) -> None:
         return
     if isinstance(project.obstacle, UntrustedError | DamagedRepositoryError | NoCheckoutError):
         raise project.obstacle
+    if settings.isolation is Isolation.PREFER and (project.repository is None or not project.repository.head):
+        deferred.plain_root.require_project(project)
     if project.repository is None:
         return
     for name in ("worktrees", "refs", "refs/heads", "logs"):

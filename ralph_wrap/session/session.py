@@ -44,7 +44,7 @@ from ralph_wrap.worktree.ownership import write_anchor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -82,6 +82,8 @@ class Session:
         whole_process: this process serves only the session. It adopts orphans of the agent, and ends all its
             children with the session. Otherwise the session ends only the processes that have its
             ``RALPH_SESSION_ID`` in their environment.
+        agrees: asks a person before the session works without a worktree: shows lines and a question, and
+            returns whether the answer is yes.
 
     Raises:
         UsageError: a setting is wrong; the session created nothing.
@@ -98,6 +100,7 @@ class Session:
         log: Log | None = None,
         signals: SignalHandlers | None = None,
         whole_process: bool = False,
+        agrees: Callable[[Sequence[str], str], bool] | None = None,
     ) -> None:
         self._settings = settings
         self._name = settings.agent or shlex.join(settings.command)
@@ -108,6 +111,7 @@ class Session:
         self._signals = signals or SignalHandlers()
         self._own_signals = signals is None
         self._whole_process = whole_process
+        self._agrees = agrees
         self._stack = contextlib.ExitStack()  # the steps of the end
         self._last = contextlib.ExitStack()  # what these steps still use; it closes after them
         self._closed = False
@@ -199,6 +203,7 @@ class Session:
             hidden=preflight.hidden,
             sandbox=preflight.sandbox,
             home=claim.registry,
+            agrees=self._agrees,
         )
         mirror = self._claim_on_remote(context, claim)
         workspace = self._state.workspace = open_workspace(context, obstacle)

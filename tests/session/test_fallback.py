@@ -13,7 +13,8 @@ from tests.support.git_shim import old_git, path_without_git
 from tests.support.mounts import mounted, read_only
 from tests.support.needs import needs_mounts
 from tests.support.repo import Repo, make_repo
-from tests.support.sessions import Result, Session, command, run
+from tests.support.sessions import PROGRAM, Result, Session, command, run
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -205,3 +206,74 @@ def test_isolation_off(repo: Repo, script: Callable[[str], str]) -> None:
     assert (result.status, result.stdout, result.warnings) == (0, os.fsencode(f"{repo.path}\n"), [])
     assert not (repo.path / ".gitignore").exists()
     _no_trace(repo)
+
+
+# Where nobody falls back
+
+
+def _refused(project: Path, *options: str, env: dict[str, str] | None = None) -> str:
+    """Return the message of a session that was refused; nothing is made."""
+    before = sorted(project.iterdir())
+    result = run(project, "-n", "1", *options, "--", "pwd", env=env)
+    assert (result.status, result.stdout, result.directory) == (2, b"", None)
+    assert sorted(project.iterdir()) == before
+    [error] = result.warnings
+    assert "to let the agent work in this directory itself: --isolation off" in error["hint"]
+    return str(error["message"])
+
+
+@pytest.mark.parametrize("place", ["", "src"])
+def test_a_home_directory_is_no_project(tmp_path: Path, place: str) -> None:
+    """Nor is a directory above one."""
+    above = tmp_path / "user"
+    (above / place).mkdir(parents=True)
+    message = _refused(above, env={"HOME": os.fspath(above / place)})
+    assert "is a home directory, or has one in it" in message
+
+
+def test_a_new_repository_in_a_home_directory_is_no_project(tmp_path: Path) -> None:
+    """Without a commit there is no worktree."""
+    repo = make_repo(tmp_path / "user", empty=True)
+    assert "is a home directory" in _refused(repo.path, env={"HOME": os.fspath(repo.path)})
+
+
+@needs_mounts
+def test_a_home_directory_with_a_repository_stays_protected(repo: Repo) -> None:
+    """When a worktree becomes impossible later, it is refused all the same."""
+    repo.git("branch", "ralph")
+    result = run(repo.path, "-n", "1", "--", "pwd", env={"HOME": os.fspath(repo.path)})
+    assert (result.status, result.stdout) == (2, b"")
+    assert "is a home directory" in result.stderr
+    _no_trace(repo)
+
+
+@pytest.mark.parametrize("place", ["app", "team/app"])
+def test_a_directory_that_holds_repositories_is_no_project(tmp_path: Path, place: str) -> None:
+    """The hint names one of them."""
+    src = tmp_path / "src"
+    make_repo(src / place)
+    assert f"holds {src / place}" in _refused(src)
+    for way in (("--isolation", "off"), ("-C", os.fspath(src / place))):
+        assert run(src, "-n", "1", *way, "--", "true", state=src / (place if "-C" in way else "")).status == 0
+
+
+def test_the_root_of_the_file_system_is_no_project(tmp_path: Path) -> None:
+    """Whatever HOME says."""
+    result = command("run", "-n", "1", "--", "pwd", cwd=Path("/"), env={"HOME": os.fspath(tmp_path)})
+    assert (result.status, result.stdout) == (2, b"")
+    assert "/ has everything in it" in result.stderr
+
+
+@pytest.mark.parametrize(("typed", "status"), [(b"y\n", 0), (b"n\n", 125), (b"\n", 125)])
+def test_a_person_is_asked_before_the_fallback(tmp_path: Path, typed: bytes, status: int) -> None:
+    """Once, with the reason; everything but yes is no."""
+    project = tmp_path / "project"
+    project.mkdir()
+    words = ("run", "-n", "2", "--", "sh", "-c", "echo it works")
+    with Terminal(PROGRAM, *words, cwd=project) as terminal:
+        terminal.wait_for(f"let the agent work in {project} itself? [y/N]")
+        assert "is not in a git repository" in terminal.words
+        terminal.type(typed)
+        assert terminal.finish() == status
+        assert terminal.words.count("[y/N]") == 1
+        assert ("it works\n" in terminal.words) is (status == 0)

@@ -118,9 +118,13 @@ def test_a_person_reads_a_warning_with_a_hint(tmp_path: Path) -> None:
     """One line each, and they look different."""
     empty = make_repo(tmp_path / "empty", empty=True)
     with Terminal(PROGRAM, "run", "-n", "1", "--", "true", cwd=empty.path, size=(24, 200)) as terminal:
+        terminal.wait_for(f"let the agent work in {empty.path} itself? [y/N]")
+        terminal.type(b"y\n")
         assert terminal.finish() == 0
     reason = "the repository has no commit yet"
-    assert terminal.words.splitlines()[:2] == [
+    lines = terminal.words.splitlines()
+    begin = next(number for number, line in enumerate(lines) if "warning:" in line)
+    assert lines[begin : begin + 2] == [
         f"ralph-wrap: warning: no isolation: {reason}; working in {empty.path} itself",
         "ralph-wrap: hint: git commit --allow-empty -m start",
     ]

@@ -157,12 +157,20 @@ def start(
             log=log,
             signals=signals,
             whole_process=True,
+            agrees=lambda lines, question: _agrees(lines, question, signals),
         )
         with suppress(StoppedError), session:
             session.run()
         if settings.merge_on_complete and session.report and session.report.ended_by == "promise":
             land(project, settings, session.report, signals, log.for_other_session())
         return session.report.exit_status if session.report else RalphError.exit_code
+
+
+def _agrees(lines: Sequence[str], question: str, signals: SignalHandlers | None) -> bool:
+    """Ask the user, if there is a terminal to ask on; a script goes on with the warning alone."""
+    from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm  # noqa: PLC0415 -- seldom needed
+
+    return not can_ask() or confirm(lines, question, signals)
 
 
 def _load_session() -> None:
