@@ -55,10 +55,19 @@ class AgentReports:
                 turns=spent.turns,
                 session=output.session or None,
             )
+        # A status after a limit is of our own making, and says nothing about the agent.
+        has_failed = iteration.status != 0 and iteration.cut is None
         iteration = iteration._replace(
-            promised=output.promise.kept and iteration.cut not in ASKED,
+            promised=output.promise.kept and iteration.cut not in ASKED and not has_failed,
             reached=budget.reached(self._limits, self.spending),
         )
+        if output.promise.kept and has_failed:
+            self._log.warning(
+                "promise.ignored",
+                f"the agent kept its promise and failed with status {iteration.status}:"
+                " that does not end the loop",
+                "an agent that has done all must end with status 0",
+            )
         if output.promise.seen and not output.promise.kept:
             self._warn_of_promise()
         if output.failure is None:
@@ -111,7 +120,8 @@ class AgentReports:
             until = self._limits.until.strip()
             self._log.warning(
                 "promise.ignored",
-                f"the answer has {until}, but not on a line of its own: that does not end the loop",
+                f"the answer has {until}, but not on a line of its own, or only where it repeats the prompt:"
+                " that does not end the loop",
                 f"write in the prompt: When all is done, answer {until} on a line of its own.",
             )
         self._has_warned_of_promise = True

@@ -123,6 +123,7 @@ class IterationRunner:
         if content is not None and agent.preamble:
             before = prompt.preamble(number, limits.max_iterations, limits.until, self._context.environ)
             content = before + content
+        self._listener.expect_echo(content or b"")
         resuming = agent._replace(command=self._conversation.command())
         stdin, command = prompt.hand_over(resuming, content, self._context.directory)
         return stdin, budget.capped(limits, agent.invocation, command, self._reports.spending)

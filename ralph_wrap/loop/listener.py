@@ -68,6 +68,7 @@ class OutputListener:
         self._readable = None if agent.raw else TranscriptFormatter()
         self._plain = PromiseFinder(until)
         self._until = until
+        self._prompt = b""
         self._before = _NO_COST
         self._overall = "", 0
         self._begin()
@@ -93,6 +94,11 @@ class OutputListener:
     def has_answered(self) -> bool:
         """Whether the final answer or a failure has arrived, and the agent spent nothing since."""
         return self._answered
+
+    def expect_echo(self, prompt: bytes) -> None:
+        """Name the prompt of the next iteration: an answer that repeats it keeps no promise."""
+        self._prompt = prompt
+        self._plain.expect_echo(prompt)
 
     def hear(self, piece: bytes) -> bytes:
         """Read the next piece of output, and return its readable form."""
@@ -161,7 +167,7 @@ class OutputListener:
         return spent._replace(tokens=spent.tokens - before, overall=False)
 
     def _promise_in(self, answer: str) -> Promise:
-        finder = PromiseFinder(self._until)
+        finder = PromiseFinder(self._until, self._prompt)
         finder.feed(answer.encode("utf-8", "surrogatepass"))
         return finder.finish()
 

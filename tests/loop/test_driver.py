@@ -61,7 +61,7 @@ def test_the_events_tell_the_whole_life_in_order(repo: Repo) -> None:
 
 
 def test_no_limit_is_ended_by_a_promise_alone(repo: Repo) -> None:
-    """With every limit at 0, what never changes and always fails goes on until the promise comes."""
+    """With every limit at 0, what never changes goes on until the promise comes."""
     agent = f'[ "$RALPH_ITERATION" -lt 7 ] || echo "{PROMISE}"'
     result = run(repo.path, "-n", "0", "--max-failures", "0", "--max-stalls", "0", *SH, agent)
     assert result.ending == ("promise", 7, 0)
@@ -84,7 +84,7 @@ def test_failing_iterations_end_the_loop_with_longer_and_longer_waits(repo: Repo
 
 def test_a_failing_iteration_is_logged_with_the_wait_for_the_next(repo: Repo) -> None:
     """One line each; those that succeed or keep their promise are not worth one."""
-    agent = '[ "$RALPH_ITERATION" != 3 ] || exit 0; [ "$RALPH_ITERATION" != 5 ] || echo "$KEPT"; exit 7'
+    agent = 'case $RALPH_ITERATION in 3) exit 0;; 5) echo "$KEPT"; exit 0;; esac; exit 7'
     env = {"KEPT": PROMISE}
     result = run(repo.path, "--delay", "500ms", "--max-stalls", "0", *SH, agent, env=env)
     assert result.ending == ("promise", 5, 0)
@@ -188,10 +188,22 @@ def test_half_a_promise_is_not_completed_by_the_next_iteration(repo: Repo) -> No
     assert result.ending == ("max-iterations", 2, 0)
 
 
-def test_a_kept_promise_outweighs_the_exit_status(repo: Repo) -> None:
-    """Promise and status 7 end the session with 0."""
-    result = run(repo.path, *SH, f"echo '{PROMISE}'; exit 7")
-    assert result.ending == ("promise", 1, 0)
+def test_a_promise_of_an_agent_that_failed_does_not_count(repo: Repo) -> None:
+    """The loop goes on, and a warning says why."""
+    agent = f"echo '{PROMISE}'; [ $RALPH_ITERATION = 2 ] || exit 7"
+    result = run(repo.path, *SH, agent)
+    assert result.ending == ("promise", 2, 0)
+    assert [warning["message"] for warning in result.warnings if warning["event"] == "promise.ignored"] == [
+        "the agent kept its promise and failed with status 7: that does not end the loop"
+    ]
+
+
+def test_an_agent_that_shows_its_prompt_keeps_no_promise(repo: Repo) -> None:
+    """The prompt of the quickstart has the promise on a line of its own."""
+    prompt = f"Do the first open task.\nIf no task is open, answer with this line alone:\n{PROMISE}\n"
+    agent = f"echo user:; cat; echo agent:; [ $RALPH_ITERATION -lt 2 ] || echo '{PROMISE}'"
+    result = run(repo.path, "-n", "3", "-p", prompt, *SH, agent)
+    assert result.ending == ("promise", 2, 0)
 
 
 def test_a_promise_is_found_in_the_middle_of_much_output(repo: Repo) -> None:

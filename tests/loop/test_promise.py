@@ -53,8 +53,10 @@ def _search(until: str, pieces: Sequence[bytes]) -> Promise:
         "``{}``.",
         "```\n{}\n```",
         "### {}",
-        "> {}",
         "- {}",
+        "\x1b[32m{}\x1b[0m",
+        "\x1b[1;38;5;12m**{}**\x1b[0m.\x1b[K",
+        "\x1b[32mAll tests pass. \x1b[1m{}\x1b[0m",
         "* **{}**",
         "All tests pass. {}",
         "All tests pass! {}",
@@ -89,6 +91,14 @@ def test_what_keeps_the_promise(answer: str, until: str) -> None:
         "All tests pass. {} comes later.",
         "All tests pass. {}\nBut the linter fails.",
         "{}?",
+        "> {}",
+        ">{}",
+        "> > **{}**",
+        "+{}",
+        "+ {}",
+        "\x1b[32m+{}\x1b[m",
+        "> All tests pass. {}",
+        "+All tests pass. {}",
         "All tests pass. Not {}",
         "As you said, e.g. {}",
         '"{}"',
@@ -162,6 +172,38 @@ def test_any_text_is_read(until: str, answer: str) -> None:
     assert found.seen or not found.kept
 
 
+PROMPT = b"Do the first open task.\nIf none is open, answer:\n\n  DONE\n\nDo not guess. DONE"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        (PROMPT, False),
+        (b"user:\n" + PROMPT + b"\nagent: three tasks are open\n", False),
+        (b"> If none is open, answer:\nDONE\n", False),
+        (b"Do not guess. DONE", False),
+        (PROMPT + b"\nagent: none is open\nDONE\n", True),
+        (PROMPT + b"\nagent: none is open. DONE", True),
+        (b"DONE", True),
+        (b"If none was open, answer\nDONE", True),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_line_that_repeats_the_prompt_is_no_answer(answer: bytes, size: int, *, kept: bool) -> None:
+    """An agent of plain text may show its prompt; the same line as an answer of its own counts."""
+    finder = PromiseFinder("DONE", PROMPT)
+    for begin in range(0, len(answer), size):
+        finder.feed(answer[begin : begin + size])
+    assert finder.finish() == Promise(kept=kept, seen=True)
+
+
+def test_a_prompt_that_begins_with_the_promise_hides_no_answer() -> None:
+    """There is no line before it that tells the two apart."""
+    finder = PromiseFinder("DONE", b"DONE\nis what you answer if no task is open.")
+    finder.feed(b"DONE\n")
+    assert finder.finish() == KEPT
+
+
 def test_each_iteration_is_searched_by_itself() -> None:
     """Half a line at the end of one is not completed by the next, and a promise is kept once."""
     finder = PromiseFinder("DONE")
@@ -212,10 +254,8 @@ def test_a_promise_elsewhere_is_warned_about_once(repo: Repo, tmp_path: Path) ->
     answer = f"I cannot say {PROMISE} yet"
     result = run(repo.path, "-a", "claude", "-p", "do it", "-n", "3", env=_claude(tmp_path, answer))
     assert result.ending == ("max-iterations", 3, 0)
+    where = "but not on a line of its own, or only where it repeats the prompt"
     assert [(printed["event"], printed["message"]) for printed in result.warnings] == [
-        (
-            "promise.ignored",
-            f"the answer has {PROMISE}, but not on a line of its own: that does not end the loop",
-        )
+        ("promise.ignored", f"the answer has {PROMISE}, {where}: that does not end the loop")
     ]
     assert "on a line of its own" in result.warnings[0]["hint"]
