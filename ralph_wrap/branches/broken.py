@@ -1,4 +1,4 @@
-"""Refs of ours that name a commit which does not exist: git then refuses ``git gc`` and ``git log --all``.
+"""Refs of ours whose commit is missing or damaged: git then refuses ``git gc`` and ``git log --all``.
 
 No save makes such a ref. An older version of ralph-wrap, a disk or another program may have left one.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import shlex
 
-from ralph_wrap.git import decode_lines, list_refs, run_git
+from ralph_wrap.git import list_refs
+from ralph_wrap.git.object_reader import read_objects
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,19 +20,18 @@ OURS = ("refs/heads/ralph/", "refs/ralph/")
 
 
 def broken_refs(git: Git) -> dict[str, str]:
-    """Return the refs of ours whose object git does not find, with its id.
+    """Return the refs of ours whose object is missing or damaged, each with its id and what is wrong.
+
+    ``cat-file --batch-check`` also knows an object of which only the beginning is left.
 
     Raises:
         GitError: git failed.
+        OSError: there is no room for a temporary directory.
 
     """
     refs = list_refs(git, *OURS)
-    if not refs:
-        return {}
-    stdin = "".join(f"{oid}\n" for oid in refs.values()).encode()
-    answer = run_git(git, "cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=stdin)
-    kinds = dict(row.rpartition(" ")[::2] for row in decode_lines(answer.stdout))
-    return {ref: oid for ref, oid in refs.items() if kinds.get(oid, "missing") == "missing"}
+    found = read_objects(git, [*dict.fromkeys(refs.values())])
+    return {ref: f"{oid}, which {problem}" for ref, oid in refs.items() if (problem := found[oid].problem)}
 
 
 def removal_of(root: Path, ref: str) -> str:

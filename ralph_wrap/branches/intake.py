@@ -24,9 +24,9 @@ import time
 from ralph_wrap.errors import ConflictError, GitError, RalphError, RefusedError, explained
 from ralph_wrap.git import create_refs, existing_commits, list_refs, worktree_holding
 from ralph_wrap.git.bundle import migrated, read_header, unpack
-from ralph_wrap.git.compare import with_object_directory
 from ralph_wrap.git.merge import is_ancestor
 from ralph_wrap.git.oid import is_oid
+from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.git.scratch import scratch_directory
 from ralph_wrap.git.shadow import shadow_repository
 from ralph_wrap.git.transaction import RefChange, change_refs
@@ -88,7 +88,7 @@ def import_bundles(project: Project) -> list[BundleImport]:
         for path in bundles_in(home):
             ended = not home.has(str(agent_id_of(path.stem)))  # first: a live one may replace its bundle
             try:
-                if found := import_bundle(project, path):
+                if found := import_bundle(project, path, to_delete=ended):
                     taken.append(found)
                 elif ended:
                     path.unlink()
@@ -156,8 +156,12 @@ def _branch_of(project: Project, path: Path, agent_id: str) -> str:
     return f"refs/heads/ralph/{agent_id}"
 
 
-def import_bundle(project: Project, path: Path) -> BundleImport | None:
+def import_bundle(project: Project, path: Path, *, to_delete: bool = False) -> BundleImport | None:
     """Take in one bundle; return ``None`` if it has nothing new.
+
+    Arguments:
+        to_delete: the caller deletes it then. So what was taken in before is read back, and taken in again if
+            an object of it is damaged or missing.
 
     Raises:
         RefusedError: the bundle is not one of ours, or a branch of its id is in its way.
@@ -171,14 +175,14 @@ def import_bundle(project: Project, path: Path) -> BundleImport | None:
     try:
         header = read_header(path)
         own.check_names(header)
-        if _is_known(header, own.read(git), own):
+        is_known = _is_known(header, own.read(git), own)
+        if is_known and not (to_delete and find_damage(git, [*header.refs.values()], [header.base])):
             return None
         objects = repository.common_dir / "objects"
         with scratch_directory(objects, _QUARANTINE) as quarantine:
             with shadow_repository(git, repository) as shadow:
                 header = unpack(shadow, objects, path, quarantine)
                 own.check_names(header)
-                _check_tips(with_object_directory(shadow, quarantine, objects), header)
             with (
                 files.locked_directory(repository.common_dir, _TIMEOUT) as lock,
                 migrated(quarantine, objects),
@@ -233,12 +237,6 @@ class _SessionRefs(NamedTuple):
             number = ref.removeprefix(self.snapshots)
             if ref not in {self.branch, self.wip} and not (ref != number and _SNAPSHOT.fullmatch(number)):
                 raise ValueError(f"it holds {ref!r}, which is no ref of agent {self.agent_id}")
-
-
-def _check_tips(git: Git, header: BundleHeader) -> None:
-    tips = {*header.refs.values()}
-    if {*existing_commits(git, tips)} != tips:
-        raise ValueError("a ref in it names no commit")
 
 
 def _is_known(header: BundleHeader, current: Mapping[str, str], own: _SessionRefs) -> bool:

@@ -22,6 +22,7 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.index import GITLINK, write_tree
+from ralph_wrap.git.read_back import require_whole
 from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.state.project import RUN, prepare_root, registries, repository_of
@@ -103,6 +104,7 @@ def apply(
         ConflictError: files would be overwritten, or conflict; nothing has changed.
         UntrustedError: a filter that the user has not approved applies to a file.
         TamperedError: an object holds something else than its name says.
+        DamageError: an object of the saved work is damaged or missing; nothing has changed.
         RalphError: the trial or the write failed; nothing has changed.
 
     """
@@ -155,8 +157,13 @@ def _changes(opened: TemporaryWorktree, branch: Branch, head: str, top: Path) ->
     """Return the tree of the merge of saved work and a commit, and its differences from the commit."""
     git = opened.git._replace(env={**opened.git.env, **_NOBODY})
     saved = str(branch.saved)
-    base = _base(git, branch, saved)
+    try:
+        base = _base(git, branch, saved)
+    except GitError:
+        require_whole(git, [saved], [head])  # says more than git
+        raise
     require_genuine(git, base or head, saved)
+    require_whole(git, [saved], [head])
     delta = commit_tree(git, tree_of(git, saved), [base] if base else [], "saved work\n")
     if conflicts := merging.bring(git, delta):
         raise ConflictError(

@@ -174,16 +174,16 @@ def _tidy_saves(project: Project, repository: Repository) -> None:
 
 
 def name_broken_refs(project: Project, log: Log) -> None:
-    """Say which refs of ours name a commit that does not exist.
+    """Say which refs of ours name a commit that is missing or damaged.
 
     Raises:
         GitError: git failed.
 
     """
-    for ref, oid in broken_refs(project.git).items() if project.repository is not None else ():
+    for ref, problem in broken_refs(project.git).items() if project.repository is not None else ():
         log.warning(
             "ref.broken",
-            f"{ref} names commit {oid}, which does not exist: git gc and git log --all fail",
+            f"{ref} names commit {problem}: git gc and git log --all fail",
             f"to delete the ref: {removal_of(project.main, ref)}",
             ref=ref,
         )

@@ -18,6 +18,7 @@ from ralph_wrap.git.command import Git, decode, decode_lines, run_git
 from ralph_wrap.git.compare import with_object_directory
 from ralph_wrap.git.objects import write_pack
 from ralph_wrap.git.oid import is_oid
+from ralph_wrap.git.read_back import require_whole
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -156,8 +157,7 @@ def unpack(git: Git, objects: Path, path: Path, quarantine: Path) -> BundleHeade
     for suffix in (".pack", ".idx"):
         incoming.with_suffix(suffix).rename(quarantine / "pack" / f"pack-{name}{suffix}")
     incoming.with_suffix(".rev").unlink(missing_ok=True)
-    tips = "".join(f"{oid}\n" for oid in header.refs.values()).encode()
-    run_git(apart, "rev-list", "--objects", "--quiet", "--stdin", "--not", header.base, stdin=tips)
+    require_whole(apart, [*header.refs.values()], [header.base])
     return header
 
 

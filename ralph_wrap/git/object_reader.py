@@ -117,6 +117,24 @@ def _project_of(git: Git, common_dir: Path) -> list[Path]:
     return [common_dir, *main_checkout, *([] if git.work_tree is None else [git.work_tree])]
 
 
+def read_objects(git: Git, oids: Sequence[str]) -> dict[str, Answer]:
+    """Return objects of a repository by id; of a file it is only said whether it is whole.
+
+    Raises:
+        GitError: git does not work here.
+        OSError: there is no room for a temporary directory.
+
+    """
+    if not oids:
+        return {}
+    is_sha1 = len(oids[0]) == _SHA1
+    with (
+        git_without_configuration(git, store_of(git).objects, is_sha1=is_sha1) as apart,
+        ObjectReader(apart) as reader,
+    ):
+        return dict(reader.read_all(oids))
+
+
 class ObjectReader:
     """Reads objects by their ids.
 

@@ -7,10 +7,9 @@ from ralph_wrap.git.command import (
     Git,
     decode,
     decode_lines,
-    finish_git,
     run_git,
-    start_git,
 )
+from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from ralph_wrap.system.process import RunningCommand
 
 VOLATILE = ("-c", "core.fsync=none")
 """For refs that are not needed after a crash; git before 2.36 ignores it."""
@@ -320,14 +318,13 @@ def read_commit(git: Git, oid: str) -> Commit:
 
 
 def existing_commits(git: Git, oids: Iterable[str]) -> list[str]:
-    """Return the object ids that name an existing commit or tag."""
-    question = "".join(f"{oid}\n" for oid in oids).encode()
-    answer = run_git(git, "cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=question)
-    return [
-        oid
-        for oid, _, kind in (line.partition(" ") for line in decode_lines(answer.stdout))
-        if kind in {"commit", "tag"}
-    ]
+    """Return the object ids that name a commit or tag that exists and is whole.
+
+    ``cat-file -e`` and ``--batch-check`` know a damaged one, too.
+    """
+    wanted = [*dict.fromkeys(oids)]
+    found = deferred.object_reader.read_objects(git, wanted)
+    return [oid for oid in wanted if found[oid].kind in {"commit", "tag"}]
 
 
 def small_contents(git: Git, oids: Collection[str], largest: int) -> dict[str, bytes]:
@@ -343,38 +340,6 @@ def small_contents(git: Git, oids: Collection[str], largest: int) -> dict[str, b
         contents[oid] = rest[1 : size + 1]
         rest = rest[size + 2 :]
     return contents
-
-
-def start_to_verify(git: Git, commit: str, present: str | None) -> RunningCommand:
-    """Start to read all objects that a commit needs; :func:`what_is_missing` waits for it.
-
-    Arguments:
-        present: a commit whose objects count as present without a check.
-
-    """
-    listed = ("--verify-objects", "--quiet", commit, *(("--not", present) if present else ()))
-    return start_git(git, "rev-list", *listed)
-
-
-def what_is_missing(running: RunningCommand) -> str | None:
-    """Return what git says if an object is missing or damaged, ``None`` if none is."""
-    answer = finish_git(running, "rev-list", accept=(0, 128))
-    return None if answer.status == 0 else decode(answer.stderr).strip()
-
-
-def first_missing(git: Git, commits: Sequence[str], present: Sequence[str]) -> str | None:
-    """Return what git says of the first object that commits need and the repository lacks.
-
-    In a partial clone, one that its remote has promised is not missing.
-
-    Arguments:
-        commits: object ids and full names of refs.
-        present: ids of existing commits whose objects count as present without a check.
-
-    """
-    options = ("--objects", "--missing=allow-promisor", "--quiet")
-    answer = run_git(git, "rev-list", *options, *commits, *(f"^{oid}" for oid in present), accept=(0, 128))
-    return None if answer.status == 0 else decode(answer.stderr).strip()
 
 
 def write_pack(git: Git, objects: Path, wanted: Collection[str], without: Collection[str]) -> None:

@@ -153,7 +153,7 @@ class CloneEnd(NamedTuple):
             self._verify()
             return
         try:
-            taken = import_bundle(self.project, self.bundle)
+            taken = import_bundle(self.project, self.bundle, to_delete=True)
         except (RalphError, OSError) as error:
             self._verify()
             hint = error.hint if isinstance(error, RalphError) else ""

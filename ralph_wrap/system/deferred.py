@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ralph_wrap.config import job as job
     from ralph_wrap.config import toml_lines as toml_lines
     from ralph_wrap.config import trust as trust
+    from ralph_wrap.git import object_reader as object_reader
     from ralph_wrap.git import remote as remote
     from ralph_wrap.git import shadow as shadow
     from ralph_wrap.git.safe import limited as limited
@@ -112,6 +113,7 @@ _FOR_WORKTREES = {
     "landings": "ralph_wrap.state.landings",
     "limited": "ralph_wrap.git.safe.limited",
     "lock_holder": "ralph_wrap.system.files.lock_holder",
+    "object_reader": "ralph_wrap.git.object_reader",
     "remote": "ralph_wrap.git.remote",
     "report_copies": "ralph_wrap.worktree.create.report_copies",
     "submodules": "ralph_wrap.worktree.create.submodules",

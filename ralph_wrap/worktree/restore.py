@@ -29,6 +29,7 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.index import write_tree
+from ralph_wrap.git.read_back import require_whole
 from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -90,6 +91,7 @@ def restore_commit(git: Git, saved: str, *, name: str) -> None:
     Raises:
         ConflictError: it conflicts with the commits of HEAD.
         TamperedError: an object of it holds something else than its name says.
+        DamageError: an object of it is damaged or missing; nothing has changed.
         GitError: git failed.
 
     """
@@ -102,6 +104,7 @@ def restore_commit(git: Git, saved: str, *, name: str) -> None:
         return
     for tree in (state.files, state.staged):
         require_genuine(git, before or head, tree)
+    require_whole(git, [saved], [head])
     if before is not None and before != head:
         was_on_branch = before != saved and _has_been_at(git, found.branch, before)
         if was_on_branch or merging.is_ancestor(git, before, head):

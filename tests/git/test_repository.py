@@ -229,19 +229,3 @@ def test_existing_commits_are_picked_out(repo: Repo) -> None:
     """Not blobs, not what is not there."""
     blob = repo.git("rev-parse", "HEAD:file.txt")
     assert git.existing_commits(git_in(repo.path), [blob, repo.head, "f" * 40]) == [repo.head]
-
-
-def _what_is_missing(repo: Repo, present: str | None) -> str | None:
-    with git.start_to_verify(git_in(repo.path), repo.head, present) as running:
-        return git.what_is_missing(running)
-
-
-def test_a_missing_object_is_named(repo: Repo) -> None:
-    """An id without an object counts as missing; objects of a known commit are taken for granted."""
-    blob = repo.git("rev-parse", "HEAD:file.txt")
-    assert _what_is_missing(repo, None) is None
-    directory = repo.path / ".git" / "objects" / blob[:2] / blob[2:]
-    directory.unlink()
-    directory.touch()
-    assert blob in (_what_is_missing(repo, None) or "")
-    assert _what_is_missing(repo, repo.head) is None

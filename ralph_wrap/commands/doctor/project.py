@@ -189,8 +189,8 @@ def branch_names(project: Project) -> DoctorCheck:
 def left_in_repository(project: Project, repository: Repository) -> Iterator[DoctorCheck]:
     """Name refs of ours without their commit, and what killed saves have left; usually there is nothing."""
     broken = broken_refs(project.git)
-    for ref, oid in broken.items():
-        found = f"{ref} names commit {oid}, which does not exist"
+    for ref, problem in broken.items():
+        found = f"{ref} names commit {problem}"
         yield noted("refs", found, "git gc and git log --all fail at it", removal_of(project.main, ref))
     registrations = repository.common_dir / "worktrees"
     for owner in sorted(owners(repository.common_dir / "objects")):

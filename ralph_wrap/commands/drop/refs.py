@@ -7,6 +7,7 @@ from ralph_wrap.branches import HEADS, WIP, Branch
 from ralph_wrap.branches.intake import BASES
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError
 from ralph_wrap.git import list_refs
+from ralph_wrap.git.read_back import other_tips, require_whole
 from ralph_wrap.git.transaction import RefChange, change_refs, ref_times
 from ralph_wrap.state.ids import agent_id_of, is_agent_id
 from ralph_wrap.state.project import repository_of
@@ -192,6 +193,7 @@ def restore(project: Project, name: str, now: float) -> RestoredBranch:
         UsageError: the title of several dropped branches fits.
         NotFoundError: no branch of this name was dropped, or it has expired.
         ConflictError: a branch of this name exists.
+        DamageError: an object of it is damaged or missing; it can still be restored.
         RalphError: there is no repository, or git failed.
 
     """
@@ -207,6 +209,7 @@ def restore(project: Project, name: str, now: float) -> RestoredBranch:
     for short in (whole, *wanted):
         if HEADS + short in heads:
             raise _exists(short)
+    require_whole(git, [*wanted.values()], other_tips(git))
     changes = [
         change
         for short, tip in wanted.items()

@@ -12,9 +12,10 @@ from ralph_wrap.commands.merge.run_check import run_check
 from ralph_wrap.commands.merge.target import checkouts_of, require_movable, require_room
 from ralph_wrap.commands.merge.trial_merge import MergeMethod, attempt
 from ralph_wrap.config import trust
-from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, StoppedError
+from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError, StoppedError
 from ralph_wrap.git import compare, count_commits, environment_without_repository, list_refs
 from ralph_wrap.git import merge as merging
+from ralph_wrap.git.read_back import find_damage, require_whole
 from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.state import check_results
@@ -196,11 +197,19 @@ def _before_trying(git: Git, branch: Branch, target: LandingTarget, tip: str) ->
         return _left(branch, target, f"its session is {branch.verdict}", advice)
     if branch.only_saved:
         return _left(branch, target, "it is only saved work", command("ralph-wrap", "apply", branch.label))
-    if merging.is_ancestor(git, branch.tip, tip):
-        return _nothing(branch, target, tip)
-    if compare.merge_base(git, tip, branch.tip) is None:
-        return _left(branch, target, f"it has no common history with {target.name}")
-    return None
+    try:
+        if merging.is_ancestor(git, branch.tip, tip):
+            return _nothing(branch, target, tip)
+        if compare.merge_base(git, tip, branch.tip) is not None:
+            return None
+        require_whole(git, [branch.tip], [tip])
+    except GitError as error:
+        # With a damaged history git fails, or finds a shorter one: this differs between its versions.
+        damage = find_damage(git, [branch.tip], [tip])
+        if damage is None:
+            raise
+        return _left(branch, target, damage, error.hint)
+    return _left(branch, target, f"it has no common history with {target.name}")
 
 
 def _nothing(branch: Branch, target: LandingTarget, tip: str) -> LandingResult:
@@ -233,6 +242,7 @@ def _try(landing: _LandingContext, branch: Branch) -> LandingResult:
     require_movable(landing.repository, target, checkouts)
     if base := compare.merge_base(git, tip, branch.tip):
         require_genuine(git, base, branch.tip)
+    require_whole(git, [branch.tip], [tip])
     trial = attempt(landing.trial.git, branch, target, tip, landing.method, landing.into_main)
     if trial.commit is None:
         reason = f"conflicts with {target.name} in {names(trial.conflicts)}"
@@ -241,6 +251,7 @@ def _try(landing: _LandingContext, branch: Branch) -> LandingResult:
     if trial.commit == tip:
         return _nothing(branch, target, tip)
     require_genuine(git, tip, trial.commit)
+    require_whole(git, [trial.commit], [tip, branch.tip])
     changes = merging.moved(git, tip, trial.commit)
     for checkout in checkouts:
         require_room(target, checkout, changes)

@@ -17,6 +17,7 @@ from ralph_wrap.commands.pull_request import github
 from ralph_wrap.config.repository_trust import require_direct
 from ralph_wrap.errors import ConflictError, RalphError, UsageError
 from ralph_wrap.git import commits_without, count_commits, environment_for_others, list_refs
+from ralph_wrap.git.read_back import require_whole
 from ralph_wrap.git.remote import list_remotes, push_addresses, push_error, start_push, without_secrets
 from ralph_wrap.state.project import objects_of, repository_of
 from ralph_wrap.system.log import Commands, one_line
@@ -99,6 +100,7 @@ def open_pull_request(
     base = _name_on_remote(main, remotes)
     with objects_of(project) as objects:
         commits = commits_without(objects, [branch.tip], main.tip)[::-1]
+    require_whole(git, [branch.tip], [main.tip])
     _warn_of_others(git, branch, main, f"{remote}/{base}", len(commits), log)
     try:
         log.progress("gh: looking for the repository")

@@ -12,6 +12,7 @@ import os
 from ralph_wrap.commands.worktree.prepare import home_of, recover
 from ralph_wrap.errors import GitError, RalphError, RefusedError
 from ralph_wrap.git import CommitSummary, commits_only_on, delete_ref, list_refs, worktree_holding
+from ralph_wrap.git.read_back import find_damage, other_tips
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import and_more, command
@@ -88,7 +89,12 @@ def _remove(
     project: Project, tree: LinkedWorktree, git: Git, tip: str | None, log: Log, *, force: bool
 ) -> None:
     """Remove a worktree, unless work would be lost with it and with its branch at a tip."""
-    own_commits = [] if tip is None else commits_only_on(git, tree.branch, tip)
+    if tip is not None and not force and (damage := _damage(git, tree, tip)):
+        raise RefusedError(
+            f"{tree.path} stays, since the commits of its branch cannot be read: {damage}",
+            "--keep-branch keeps the commits; --force removes it with all its work",
+        )
+    own_commits = [] if tip is None or force else commits_only_on(git, tree.branch, tip)
 
     def check(losses: Losses) -> None:
         if not force:
@@ -107,6 +113,11 @@ def _remove(
             f"ignored files deleted with {tree.path}: {losses.ignored_files}",
             ignored=losses.ignored_files,
         )
+
+
+def _damage(git: Git, tree: LinkedWorktree, tip: str) -> str | None:
+    """Return what is damaged of the commits of a branch: a list of them could be too short."""
+    return find_damage(git, [tip], other_tips(git, f"refs/heads/{tree.branch}"))
 
 
 def _require_no_loss(tree: LinkedWorktree, losses: Losses, own_commits: Sequence[CommitSummary]) -> None:
@@ -145,6 +156,8 @@ def _delete_branch(git: Git, tree: LinkedWorktree, tip: str, log: Log, *, force:
         with repository_lock(tree.common_dir):
             if holder := worktree_holding(git, ref):
                 reason = f"it is checked out in {holder}"
+            elif not force and (damage := _damage(git, tree, tip)):
+                reason = damage
             elif not force and commits_only_on(git, tree.branch, tip):
                 reason = "it has commits that no other branch holds"
             else:

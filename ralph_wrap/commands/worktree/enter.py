@@ -34,6 +34,7 @@ from ralph_wrap.git import (
     resolve_commit,
     worktree_holding,
 )
+from ralph_wrap.git.read_back import find_damage, other_tips
 from ralph_wrap.state.ids import is_agent_id
 from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.system import process_table, tmux
@@ -316,6 +317,14 @@ def _require_no_loss(
     original = list_refs(git, mark.origin).get(mark.origin) if mark.origin else None
     since = original or resolve_commit(git, mark.base) or ""
     tips = [*([tip] if tip else []), *losses.commits]
+    session, discard = mark.session or "", "remove --discard-changes"
+    instead = Commands.of(
+        f"to keep it: {_exit_command('keep', session, project)}",
+        f"to remove it with all its work: {_exit_command(discard, session, project)}",
+    )
+    # A list of its commits could be too short.
+    if damage := find_damage(git, tips, other_tips(git, f"refs/heads/{mark.branch}")):
+        raise RefusedError(f"{tree.path} stays, since its commits cannot be read: {damage}", instead)
     alone = commits_without(git, tips, since)
     if tip is not None:  # the original branch may have started from a commit that no branch held
         alone += [commit for commit in commits_only_on(git, mark.branch, tip) if commit not in alone]
@@ -326,14 +335,7 @@ def _require_no_loss(
         lines.append(f"commit not on {_name(mark)}: {commit.id[:12]} {commit.subject}{also_on}")
     lines += and_more(len(alone), _SHOWN, " commits")
     if alone or not losses.none:
-        session, discard = mark.session or "", "remove --discard-changes"
-        raise RefusedError(
-            f"{tree.path} would be lost with: {'; '.join(lines)}",
-            Commands.of(
-                f"to keep it: {_exit_command('keep', session, project)}",
-                f"to remove it with all its work: {_exit_command(discard, session, project)}",
-            ),
-        )
+        raise RefusedError(f"{tree.path} would be lost with: {'; '.join(lines)}", instead)
 
 
 def _wait_until_empty(tree: LinkedWorktree) -> None:

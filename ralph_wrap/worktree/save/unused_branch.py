@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ralph_wrap.git import delete_ref, list_refs, resolve_commit, worktree_holding
 from ralph_wrap.git.merge import is_ancestor
+from ralph_wrap.git.read_back import other_tips, require_whole
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.save.commits import unreachable
 
@@ -32,6 +33,7 @@ def drop_branch_at(git: Git, common_dir: Path, branch: str, base: str) -> bool:
         Whether it was deleted.
 
     Raises:
+        DamageError: an object of the commit is damaged or missing; the branch stays.
         GitError: another process has just moved it; it stays.
         OSError: the repository cannot be locked.
 
@@ -42,6 +44,7 @@ def drop_branch_at(git: Git, common_dir: Path, branch: str, base: str) -> bool:
             return False
         if unreachable(git, [base], without=(ref, f"refs/remotes/*/{branch}")) and not _is_at_head(git, base):
             return False
+        require_whole(git, [base], other_tips(git, ref))
         delete_ref(git, ref, base)
     return True
 

@@ -258,7 +258,7 @@ def test_a_ref_without_its_commit_is_named(repo: Repo) -> None:
     repo.git("update-ref", "--create-reflog", "refs/heads/ralph/00bb-wip", tip)
     loose_path(repo, tip).unlink()
     [warning] = sweep(repo).warnings
-    assert f"refs/heads/ralph/00bb-wip names commit {tip}, which does not exist" in warning["message"]
+    assert f"refs/heads/ralph/00bb-wip names commit {tip}, which is missing" in warning["message"]
     typed = warning["hint"].removeprefix("to delete the ref: ")
     subprocess.run(("sh", "-c", typed), check=True, cwd=repo.path)
     assert sweep(repo).warnings == []
