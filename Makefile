@@ -1,5 +1,5 @@
 # Every target makes the virtual environment that it needs.
-.PHONY: test test-fleet test-machines check measure lint docs docs-check package demo picture bench
+.PHONY: test test-fleet test-machines storm check measure lint docs docs-check package demo picture bench
 .DEFAULT_GOAL := test
 
 BIN := .venv/bin
@@ -22,6 +22,12 @@ test-fleet: .venv/installed
 # `make test` in new containers with little more than git and make, as root and as a user; ROWS="..." takes some.
 test-machines: .venv/installed
 	$(BIN)/python -m tests.machines.run
+
+# Ten minutes of the user's git gc beside twenty sessions, which are ended, killed and swept; `make test` has one of them.
+# STORM_SECONDS and STORM_SEED choose others, a PATH that begins with .../2.55/bin another git, STORM_REPORT=FILE gets a
+# line for each storm.
+storm: .venv/installed
+	STORM_SECONDS=$${STORM_SECONDS:-600} $(BIN)/pytest tests/crash/test_gc_storm.py
 
 # What a person runs while working: neither containers, browsers and real agents, nor the crash matrices.
 check: lint
