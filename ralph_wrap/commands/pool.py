@@ -113,21 +113,30 @@ class ProjectPool(NamedTuple):
         self.directory.mkdir(exist_ok=True)
         if self.directory.is_symlink():
             raise OSError(errno.ELOOP, "it is a symlink", str(self.directory))
-        if (lock := files.try_lock(self.directory)) is None:
-            return False
-        try:
-            self._finish_what_was_killed(home.trash)
-            ready = [warm for warm in self._warm() if self._is_ready(warm)]
-            for missing in range(len(ready), self.settings.pool):
-                ready.append(self._add(home.trash))
-                self.log.progress(f"pool: {missing + 1} of {self.settings.pool}")
-            for warm in ready[self.settings.pool :]:
-                self._remove(warm, home.trash)
-            self._give(ready[: self.settings.pool], home.trash)
-        finally:
-            self.log.progress("")
-            lock.release()
-        return True
+        # A session that takes one meanwhile finds the lock held at its end, and leaves the filling to us.
+        filled = False
+        while (lock := files.try_lock(self.directory)) is not None:
+            try:
+                ready = self._make_and_remove(home)
+            finally:
+                self.log.progress("")
+                lock.release()
+            filled = True
+            if all(os.path.lexists(warm.path) for warm in ready):
+                break
+        return filled
+
+    def _make_and_remove(self, home: Registry) -> list[WarmWorktree]:
+        """Make missing worktrees, remove surplus ones, and return those that were there at that time."""
+        self._finish_what_was_killed(home.trash)
+        ready = [warm for warm in self._warm() if self._is_ready(warm)]
+        for missing in range(len(ready), self.settings.pool):
+            ready.append(self._add(home.trash))
+            self.log.progress(f"pool: {missing + 1} of {self.settings.pool}")
+        for warm in ready[self.settings.pool :]:
+            self._remove(warm, home.trash)
+        self._give(ready[: self.settings.pool], home.trash)
+        return ready[: self.settings.pool]
 
     def _warm(self) -> list[WarmWorktree]:
         return in_pool(self.repository.common_dir, self.directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.blocking_git import Gate
 from tests.support.needs import needs_pid_namespaces
 from tests.support.pid1 import Container
+from tests.support.processes import left
 from tests.support.sessions import PROGRAM, command
 from tests.support.wait import eventually
 
@@ -103,6 +106,24 @@ def test_it_is_filled_again_after_a_session(project: Repo, tmp_path: Path) -> No
     after = warm(project)
     assert len(after) == 1
     assert after != before
+
+
+def test_it_is_full_although_a_session_took_one_meanwhile(project: Repo, tmp_path: Path) -> None:
+    """The fill of that session found the lock held, and has left the work to the first one."""
+    configure(project, "pool = 2")
+    words = (PROGRAM, "pool", "--fill")
+    with (
+        Gate(tmp_path / "gate", "reset --hard") as gate,
+        subprocess.Popen(words, cwd=project.path, env={**os.environ, **gate.env}) as filling,
+    ):
+        gate.wait()
+        before = {*left(tmp_path / "home")}
+        assert run(project, "true").status == 0
+        eventually(lambda: {*left(tmp_path / "home")} <= before, "the fill of the session to end", 60)
+        gate.open()
+        assert filling.wait() == 0
+    settle(tmp_path)
+    assert len(warm(project)) == len(("one", "two"))
 
 
 @needs_pid_namespaces
