@@ -169,13 +169,29 @@ def _changes(opened: TemporaryWorktree, branch: Branch, head: str, top: Path) ->
         raise ConflictError(
             f"{branch.saved_name} conflicts with what is checked out in {top}: {names(conflicts)}",
             Commands.of(
-                f"to merge and resolve: {command('git', 'merge', str(branch.saved_name))}",
+                *_ways_on(opened.git, branch, head),
                 f"to see it: {command('git', 'diff', f'{branch.saved_name}^', str(branch.saved_name))}",
             ),
         )
     tree = write_tree(git)
     require_genuine(git, head, tree)
     return tree, merging.moved(git, head, tree)
+
+
+def _ways_on(git: Git, branch: Branch, head: str) -> list[str]:
+    """Return what brings saved work nearer to a checkout that it conflicts with.
+
+    It is never a merge of the saved work itself: that would land all of it, with what nobody has chosen.
+    """
+    if not branch.only_saved and not merging.is_ancestor(git, branch.tip, head):
+        return [
+            f"first land the commits below it: {command('ralph-wrap', 'merge', branch.label)}",
+            f"then: {command('ralph-wrap', 'apply', branch.label)}",
+        ]
+    if branch.id is None:
+        return []
+    request = "Merge the main branch into your branch, resolve the conflicts, and commit."
+    return [f"to let the agent do it: {command('ralph-wrap', 'resume', branch.id, '-m', request)}"]
 
 
 def _base(git: Git, branch: Branch, saved: str) -> str | None:

@@ -123,6 +123,7 @@ def _look(settings: Settings, project: Project) -> Preflight:
         raise UsageError(
             f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
         )
+    _require_room_for(settings, project)
     _check_remotes(settings, project)
     target = settings.merge_on_complete
     if target and f"refs/heads/{target}" not in list_refs(project.git, f"refs/heads/{target}"):
@@ -153,6 +154,28 @@ def _require_same_files(settings: Settings, project: Project, repository: Reposi
         saved = f"refs/heads/ralph/{settings.resumes.rpartition('-')[2]}-wip"
         commits += list_refs(project.git, saved).values()
     require_same_files(project.git, repository, *commits)
+
+
+def _require_room_for(settings: Settings, project: Project) -> None:
+    """Check that no other branch is in the way of the one that the user named.
+
+    Raises:
+        UsageError: git keeps ``a`` as a file, and ``a/b`` below a directory of this name.
+
+    """
+    branch = settings.branch
+    if branch is None or settings.isolation is Isolation.OFF:
+        return
+    parts = branch.split("/")
+    parents = [f"refs/heads/{'/'.join(parts[:number])}" for number in range(1, len(parts))]
+    found = [*list_refs(project.git, *parents)] if parents else []
+    found = [ref for ref in found if ref in parents] + [*list_refs(project.git, f"refs/heads/{branch}/")]
+    if found:
+        name = found[0].removeprefix("refs/heads/")
+        raise UsageError(
+            f"--branch {branch}: branch {name} is in the way",
+            f"name another branch, or: git branch -m {shlex.quote(name)} NEW-NAME",
+        )
 
 
 def _check_clone(settings: Settings, repository: Repository) -> None:

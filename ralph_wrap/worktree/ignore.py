@@ -86,10 +86,11 @@ def ensure_ignored(git: Git, repository: Repository, rule: IgnoreLocation) -> Pa
         path = repository.common_dir / "info" / "exclude"
     else:
         path = repository.root / ".gitignore"
-    if path.is_symlink():
+    if rule is IgnoreLocation.GITIGNORE and (path.is_symlink() or path.is_dir()):
+        path = repository.common_dir / "info" / "exclude"  # git follows no symlink there
+    if path.is_symlink() or path.is_dir():
         raise IsolationError(
-            f"{path} is a symlink, which git does not follow: the rule {RULE} cannot be added",
-            "--ignore exclude puts the rule into .git/info/exclude",
+            f"{path} is no file, so the rule {RULE} cannot be added", "add it by hand, or --ignore off"
         )
     try:
         with repository_lock(repository.common_dir):

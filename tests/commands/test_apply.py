@@ -341,3 +341,22 @@ def test_a_person_reads_what_the_files_are(repo: Repo) -> None:
     assert terminal.words == (
         f"new\nralph-wrap: these files of ralph/a3f2-wip are in {repo.path} now, and not staged\n"
     )
+
+
+def test_the_hint_of_a_conflict_lands_no_saved_work(tmp_path: Path, log: Log) -> None:
+    """The saved work begins at a commit that is not merged; its two commands bring both where they belong."""
+    made = make_repo(tmp_path / "project")
+    branch(made, "aaaa", {"file.txt": "one\ncommitted\n"})
+    branch(made, "aaaa-wip", {"file.txt": "one\ncommitted\nsaved\n", ".env": "TOKEN=1\n"}, base="ralph/aaaa")
+    with pytest.raises(ConflictError) as caught:
+        apply(made, log)
+    hints = caught.value.hint.split("\n")
+    commands = [line.rpartition(": ")[2] for line in hints[:2]]
+    assert commands == ["ralph-wrap merge aaaa", "ralph-wrap apply aaaa"]
+    assert "git merge" not in caught.value.hint
+    for line in commands:
+        ended = command(*line.split()[1:], cwd=made.path)
+        assert ended.status == 0, ended.stderr
+    assert made.show("HEAD:file.txt") == b"one\ncommitted\n"
+    assert made.git("ls-files", ".env") == ""
+    assert (made.path / ".env").read_text() == "TOKEN=1\n"

@@ -277,3 +277,21 @@ def test_a_person_is_asked_before_the_fallback(tmp_path: Path, typed: bytes, sta
         assert terminal.finish() == status
         assert terminal.words.count("[y/N]") == 1
         assert ("it works\n" in terminal.words) is (status == 0)
+
+
+@pytest.mark.parametrize("make", ["mkdir .gitignore", ": > rules; ln -s rules .gitignore"])
+def test_an_ignore_file_that_git_does_not_read_costs_no_isolation(repo: Repo, make: str) -> None:
+    """The rule then goes into .git/info/exclude."""
+    subprocess.run(("sh", "-c", make), cwd=repo.path, check=True)
+    result = run(repo.path, "-n", "1", "--", "pwd")
+    assert result.stdout.decode().startswith(f"{repo.path}/.ralph/worktrees/"), result.stderr
+    assert ".ralph/worktrees/" in (repo.path / ".git/info/exclude").read_text().splitlines()
+
+
+@pytest.mark.parametrize(("there", "wanted"), [("release/1", "release"), ("release", "release/1")])
+def test_a_branch_in_the_way_of_the_named_one_is_an_error(repo: Repo, there: str, wanted: str) -> None:
+    """What was typed and cannot be had is no reason to work without isolation."""
+    repo.git("branch", there)
+    result = command("run", "-n", "1", "--branch", wanted, "--", "touch", "made", cwd=repo.path)
+    assert (result.status, (repo.path / "made").exists()) == (2, False)
+    assert f"branch {there} is in the way" in result.stderr

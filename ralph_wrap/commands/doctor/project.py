@@ -214,9 +214,10 @@ def ignore_rule(project: Project, rule: IgnoreLocation) -> DoctorCheck:
         return noted(name, f"{RULE} is not ignored, as configured", why, "ignore = 'gitignore'")
     exclude = repository.common_dir / "info" / "exclude"
     path = exclude if rule is IgnoreLocation.EXCLUDE else repository.root / ".gitignore"
-    if path.is_symlink():
-        fix = "--ignore exclude puts the rule into .git/info/exclude"
-        return failed(name, f"{path} is a symlink, which git does not follow", why, fix)
+    if rule is IgnoreLocation.GITIGNORE and (path.is_symlink() or path.is_dir()):
+        path = exclude  # as a session does
+    if path.is_symlink() or path.is_dir():
+        return failed(name, f"{path} is no file", why, "add the line by hand, or --ignore off")
     # A session replaces the file, so its directory must be writable.
     if not _writable(next(parent for parent in path.parents if parent.is_dir())):
         return failed(name, f"{path} cannot be written", why, "add the line by hand, or --ignore off")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from ralph_wrap.commands.merge.move_target import TargetMove, has_note, move, recover
 from ralph_wrap.commands.merge.ordering import best
 from ralph_wrap.commands.merge.run_check import run_check
-from ralph_wrap.commands.merge.target import checkouts_of, require_movable, require_room
+from ralph_wrap.commands.merge.target import checkouts_of, require_movable, require_room, without_rule
 from ralph_wrap.commands.merge.trial_merge import MergeMethod, attempt
 from ralph_wrap.config import trust
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError, StoppedError
@@ -18,6 +18,7 @@ from ralph_wrap.git import merge as merging
 from ralph_wrap.git.read_back import find_damage, require_whole
 from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.git.safe.genuine import require_genuine
+from ralph_wrap.session.preflight import committer
 from ralph_wrap.state import check_results
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
@@ -134,6 +135,8 @@ def land(
     """
     repository = repository_of(project)
     prepare_root(project)
+    # Without an identity git merges by fast-forward alone. Saved work has the same committer then.
+    project = project._replace(git=project.git._replace(env={**project.git.env, **committer(project)}))
     home = _home(project)
     with contextlib.ExitStack() as stack:
         stack.enter_context(temporary.turn(repository, home, log, cancel))
@@ -315,10 +318,11 @@ def _move(
         raise StoppedError("a signal came before it could land; nothing has moved")
     if _tip(git, target) != step.old:
         raise ConflictError(f"{target.name} has moved meanwhile", "try again")
-    require_movable(landing.repository, target, checkouts, {change.path for change in changes})
+    require_movable(landing.repository, target, checkouts)
     for checkout in checkouts:
         require_room(target, checkout, changes)
-    move(landing.project, landing.home, landing.trial, checkouts, step, reason)
+    with without_rule(checkouts, changes):
+        move(landing.project, landing.home, landing.trial, checkouts, step, reason)
 
 
 def _check(landing: _LandingContext, branch: Branch, tip: str) -> tuple[int, bool]:

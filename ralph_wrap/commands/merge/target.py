@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from ralph_wrap.git import (
     is_branch_name,
     list_refs,
     list_worktrees,
+    object_kinds,
     pointer,
     run_git,
     symbolic_ref_target,
@@ -27,12 +29,12 @@ from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import files
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.worktree.ignore import appended
+from ralph_wrap.worktree.ignore import RULE, appended
 from ralph_wrap.worktree.user_checkout import UserCheckout, in_the_way, names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.git.merge import PathChange
@@ -144,14 +146,10 @@ def require_movable(
     repository: Repository,
     target: LandingTarget,
     checkouts: Sequence[UserCheckout],
-    coming: Collection[str] = (),
 ) -> None:
     """Check that no operation of git is in progress on the target, and that its checkouts are clean.
 
-    The line that a session added to ``.gitignore`` may be uncommitted, unless the landing changes this file.
-
-    Arguments:
-        coming: paths that the landing changes.
+    The line that a session added to ``.gitignore`` may be uncommitted (see :func:`without_rule`).
 
     Raises:
         ConflictError: an operation is in progress, a session works there, or changes are uncommitted.
@@ -165,7 +163,7 @@ def require_movable(
                 operation = merging.operation(git_dir)
                 raise ConflictError(f"a {operation} of {target.name} is in progress", "finish it or abort it")
     for checkout in checkouts:
-        _require_clean(target, checkout, coming)
+        _require_clean(target, checkout)
 
 
 def _line(path: Path) -> str:
@@ -175,7 +173,7 @@ def _line(path: Path) -> str:
         return ""
 
 
-def _require_clean(target: LandingTarget, checkout: UserCheckout, coming: Collection[str]) -> None:
+def _require_clean(target: LandingTarget, checkout: UserCheckout) -> None:
     checked_out = f"{target.name} is checked out in {checkout.path}"
     if _is_worked_in(checkout.path):
         raise ConflictError(
@@ -193,7 +191,7 @@ def _require_clean(target: LandingTarget, checkout: UserCheckout, coming: Collec
         )
     with start_status(checkout.git) as asking:
         status = parse_status(finish_git(asking, "status").stdout)
-    changed = [path for path in status.changed if path != _IGNORE or path in coming or not _is_rule(checkout)]
+    changed = [path for path in status.changed if path != _IGNORE or not _is_rule(checkout)]
     if changed:
         raise ConflictError(
             f"{checked_out}, where changes are not committed: {names(changed)}", "commit or stash them"
@@ -212,10 +210,47 @@ def _is_rule(checkout: UserCheckout) -> bool:
     if staged.status != 0:
         return False
     try:
-        committed = run_git(checkout.git, "cat-file", "blob", f"HEAD:{_IGNORE}", accept=(0, 128)).stdout
-        return files.read(checkout.path / _IGNORE) == appended(committed)
+        return files.read(checkout.path / _IGNORE) == appended(_committed_rules(checkout) or b"")
     except OSError:
         return False
+
+
+def _committed_rules(checkout: UserCheckout) -> bytes | None:
+    """Return the ``.gitignore`` of HEAD, ``None`` if it has none."""
+    if _IGNORE not in object_kinds(checkout.git, "HEAD", [_IGNORE]):
+        return None
+    return run_git(checkout.git, "cat-file", "blob", f"HEAD:{_IGNORE}").stdout
+
+
+@contextlib.contextmanager
+def without_rule(checkouts: Sequence[UserCheckout], changes: Sequence[PathChange]) -> Iterator[None]:
+    """Take our own line out of each ``.gitignore`` that a landing changes, and add it again at the end.
+
+    The file may be untracked, and hold nothing else. A kill in between loses only the line, which the next
+    session adds.
+
+    Raises:
+        OSError: the file cannot be written.
+
+    """
+    is_coming = any(change.path == _IGNORE for change in changes)
+    aside = [checkout for checkout in checkouts if is_coming and _is_rule(checkout)]
+    with contextlib.ExitStack() as stack:
+        for checkout in aside:
+            stack.callback(_add_rule, checkout.path / _IGNORE)
+            if (committed := _committed_rules(checkout)) is None:
+                (checkout.path / _IGNORE).unlink()
+            else:
+                files.replace(checkout.path / _IGNORE, committed)
+        yield
+
+
+def _add_rule(path: Path) -> None:
+    """Add our line to a file that lacks it; a failure does no harm, because the next session does it."""
+    with contextlib.suppress(OSError):
+        content = files.read(path) if os.path.lexists(path) else b""
+        if os.fsencode(RULE) not in content.split():
+            files.replace(path, appended(content))
 
 
 def require_room(target: LandingTarget, checkout: UserCheckout, changes: Sequence[PathChange]) -> None:
@@ -225,7 +260,10 @@ def require_room(target: LandingTarget, checkout: UserCheckout, changes: Sequenc
         ConflictError: it would overwrite one.
 
     """
-    if blocking := list(in_the_way(checkout.path, changes)):
+    blocking = list(in_the_way(checkout.path, changes))
+    if _IGNORE in blocking and _is_rule(checkout):
+        blocking.remove(_IGNORE)
+    if blocking:
         raise ConflictError(
             f"{target.name} is checked out in {checkout.path}, where untracked files would be overwritten:"
             f" {names(blocking)}",

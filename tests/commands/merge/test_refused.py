@@ -121,17 +121,38 @@ def test_files_that_are_not_in_the_way_may_stay(repo: Repo, log: Log) -> None:
 
 
 def test_our_own_line_in_the_ignore_file_is_not_in_the_way(repo: Repo, log: Log) -> None:
-    """A session has added it; with anything else, or where the file is to change, it is refused."""
+    """A session has added it; anything else is. Where the landing changes the file, the line stays."""
     repo.write(".gitignore", "*.log\n")
     repo.commit("ignore")
     tip = branch(repo, "aaaa", AAAA)
-    branch(repo, "bbbb", {".gitignore": "*.log\n*.txt\n"})
+    branch(repo, "bbbb", {".gitignore": "*.log\n*.txt\n"}, base="ralph/aaaa")
     repo.write(".gitignore", "*.log\n.ralph/worktrees/\nmine\n")
     assert land(repo, log, "aaaa")[0].outcome == "left"
     repo.write(".gitignore", "*.log\n.ralph/worktrees/\n")
-    assert [one.outcome for one in land(repo, log, "aaaa", "bbbb")] == ["landed", "left"]
-    assert (repo.head, repo.git("status", "--porcelain", "--", ":!.ralph")) == (tip, " M .gitignore")
-    assert (repo.path / ".gitignore").read_text() == "*.log\n.ralph/worktrees/\n"
+    assert [one.outcome for one in land(repo, log, "aaaa", "bbbb")] == ["landed", "landed"]
+    assert repo.git("rev-parse", "HEAD~1") == tip
+    assert repo.git("status", "--porcelain", "--", ":!.ralph") == " M .gitignore"
+    assert (repo.path / ".gitignore").read_text() == "*.log\n*.txt\n.ralph/worktrees/\n"
+
+
+@pytest.mark.parametrize("brought", ["node_modules/\n", "node_modules/\n.ralph/worktrees/\n"])
+def test_our_line_may_be_all_of_an_untracked_file(repo: Repo, log: Log, brought: str) -> None:
+    """The branch brings the first .gitignore of the project; our line is in it afterwards, once."""
+    branch(repo, "aaaa", {".gitignore": brought})
+    repo.write(".gitignore", ".ralph/worktrees/\n")
+    (landed,) = land(repo, log, "aaaa")
+    assert landed.outcome == "landed", landed
+    assert (repo.path / ".gitignore").read_text() == "node_modules/\n.ralph/worktrees/\n"
+    assert repo.show("HEAD:.gitignore").decode() == brought
+
+
+def test_an_untracked_file_with_more_than_our_line_stays(repo: Repo, log: Log) -> None:
+    """It holds something of its user."""
+    branch(repo, "aaaa", {".gitignore": "node_modules/\n"})
+    repo.write(".gitignore", "mine\n.ralph/worktrees/\n")
+    (left_alone,) = land(repo, log, "aaaa")
+    assert (left_alone.outcome, ".gitignore" in str(left_alone.reason)) == ("left", True)
+    assert (repo.path / ".gitignore").read_text() == "mine\n.ralph/worktrees/\n"
 
 
 @pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
@@ -305,18 +326,6 @@ def test_merges_are_not_replayed(repo: Repo, log: Log) -> None:
     assert land(repo, log, "aaaa", method=MergeMethod.SQUASH)[0].outcome == "landed"
 
 
-def test_without_an_identity_nothing_lands(repo: Repo, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commits are the user's, or there are none."""
-    branch(repo, "aaaa", AAAA)
-    repo.git("config", "--global", "user.useConfigOnly", "true")
-    for name in ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL"):
-        monkeypatch.delenv(f"GIT_{name}")
-    before = state(repo)
-    (landed,) = land(repo, log, "aaaa", method=MergeMethod.NO_FF)
-    assert landed.outcome == "left"
-    assert state(repo) == before
-
-
 @pytest.mark.parametrize("into", ["nowhere", "--orphan", "refs/heads/main", "HEAD", "ma*"])
 def test_a_target_that_is_not_there(repo: Repo, log: Log, into: str) -> None:
     """Nor is a name ever taken for a pattern or an option."""
@@ -367,3 +376,20 @@ def test_saved_work_does_not_land_by_its_name(repo: Repo) -> None:
     result = command("merge", "ralph/aaaa-wip", cwd=repo.path)
     assert (result.status, repo.head) == (2, before)
     assert "ralph/aaaa-wip is saved work, which cannot be merged" in result.stderr
+
+
+@pytest.mark.parametrize("option", [(), ("--squash",), ("--rebase",), ("--no-ff",)])
+def test_no_identity_refuses_no_merge(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]
+) -> None:
+    """Whoever has none gets the committer that saved work has."""
+    branch(repo, "aaaa", {"new.txt": "new\n"})
+    repo.write("mine.txt", "mine\n")
+    repo.commit("main has moved")
+    for role in ("AUTHOR", "COMMITTER"):
+        for part in ("NAME", "EMAIL"):
+            monkeypatch.delenv(f"GIT_{role}_{part}")
+    repo.git("config", "--global", "user.useConfigOnly", "true")
+    landed = command("merge", *option, "aaaa", cwd=repo.path)
+    assert landed.status == 0, landed.stderr
+    assert repo.git("log", "-1", "--format=%cn <%ce>") == "ralph-wrap <ralph-wrap@localhost>"
