@@ -1,5 +1,5 @@
 # Every target makes the virtual environment that it needs.
-.PHONY: test test-fleet test-machines storm check measure lint docs docs-check package demo picture bench
+.PHONY: test test-fleet test-gits test-machines storm check measure lint docs docs-check package demo picture bench
 .DEFAULT_GOAL := test
 
 BIN := .venv/bin
@@ -22,6 +22,11 @@ test-fleet: .venv/installed
 # `make test` in new containers with little more than git and make, as root and as a user; ROWS="..." takes some.
 test-machines: .venv/installed
 	$(BIN)/python -m tests.machines.run
+
+# The tests that depend on git, on each git that is supported, with the oldest and the newest Python; it needs
+# tests/gits/install and a Docker engine. ROWS="2.30/3.11 newest/3.13" takes some rows, SUITES="git" some suites.
+test-gits: .venv/installed
+	nice $(BIN)/python -m tests.gits.matrix
 
 # Ten minutes of the user's git gc beside twenty sessions, which are ended, killed and swept; `make test` has one of them.
 # STORM_SECONDS and STORM_SEED choose others, a PATH that begins with .../2.55/bin another git, STORM_REPORT=FILE gets a
