@@ -103,7 +103,8 @@ def _project_checks(directory: Path, project: Project, owner: DoctorCheck) -> It
     yield _run_check("repository files", lambda: project_checks.repository_files(repository))
     yield _run_check("branch names", lambda: project_checks.branch_names(project))
     try:
-        yield from project_checks.left_in_repository(project, repository)
+        yield from project_checks.own_refs(project)
+        yield from project_checks.own_packs(repository)
     except GitError as error:
         yield failed("refs", error.message, "a session runs the same git command", "git status && git fsck")
     yield _run_check("ignore rule", lambda: project_checks.ignore_rule(project, settings.ignore))

@@ -186,20 +186,32 @@ def branch_names(project: Project) -> DoctorCheck:
     return fine(name, "ralph/<id> can be created", _ROOM)
 
 
-def left_in_repository(project: Project, repository: Repository) -> Iterator[DoctorCheck]:
-    """Name refs of ours without their commit, and what killed saves have left; usually there is nothing."""
+def own_refs(project: Project) -> Iterator[DoctorCheck]:
+    """Check whether each ref of ours has its commit."""
+    name, why = "refs", "git gc and git log --all fail at a ref without its commit"
     broken = broken_refs(project.git)
     for ref, problem in broken.items():
-        found = f"{ref} names commit {problem}"
-        yield noted("refs", found, "git gc and git log --all fail at it", removal_of(project.main, ref))
-    registrations = repository.common_dir / "worktrees"
-    for owner in sorted(owners(repository.common_dir / "objects")):
-        session = owner.removesuffix(SUBMODULES)
-        if not os.path.lexists(registrations / session):
-            found = f"a killed save of session {session} has left files in {repository.common_dir}/objects"
-            yield noted(
-                "packs", found, "git gc packs no object of a pack with a .keep file", "ralph-wrap sweep"
-            )
+        yield failed(name, f"{ref} names commit {problem}", why, removal_of(project.main, ref))
+    if not broken:
+        yield fine(name, "each ref of ralph-wrap has its commit", why)
+
+
+def own_packs(repository: Repository) -> Iterator[DoctorCheck]:
+    """Look for what killed saves have left among the objects of the repository."""
+    name, why = "packs", "git gc leaves a pack with a .keep file as it is"
+    objects = repository.common_dir / "objects"
+    sessions = {owner.removesuffix(SUBMODULES) for owner in owners(objects)}
+    left = [
+        session
+        for session in sorted(sessions)
+        if not os.path.lexists(repository.common_dir / "worktrees" / session)
+    ]
+    for session in left:
+        yield noted(
+            name, f"a killed save of session {session} has left files in {objects}", why, "ralph-wrap sweep"
+        )
+    if not left:
+        yield fine(name, "no killed save has left files", why)
 
 
 def ignore_rule(project: Project, rule: IgnoreLocation) -> DoctorCheck:
