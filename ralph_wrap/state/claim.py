@@ -48,8 +48,10 @@ class SessionClaim:
 
         Raises:
             OSError: the record cannot be written. It has the old fields, or the new state and iteration.
+                ESTALE: our lock is not in its place, so the record there may be another session's.
 
         """
+        self._require_lock()
         changed = self.record._replace(**changes)
         before, after = self.record.to_json(), changed.to_json()
         others = changed._replace(state=self.record.state, iteration=self.record.iteration)
@@ -57,6 +59,11 @@ class SessionClaim:
         if not (in_place and files.overwrite(self._path, before, after)):
             files.replace(self._path, after)
         self.record = changed
+
+    def _require_lock(self) -> None:
+        """Check that the id is still ours: once our lock is deleted, another process may claim it."""
+        if not self._lock.is_in_place:
+            raise OSError(errno.ESTALE, "the lock of the session was deleted or replaced", str(self._path))
 
     @property
     def is_whole(self) -> bool:
@@ -74,6 +81,9 @@ class SessionClaim:
 
         """
         self.registry.prepare()
+        found = read_record(self._path)
+        if isinstance(found, SessionRecord) and found.session != self.record.session:  # perhaps a dead one's
+            raise OSError(errno.EEXIST, "another session has its id now", str(self._path))
         self._lock.take_again()
         self.directory.mkdir(exist_ok=True)
         if self.directory.is_symlink():
@@ -114,7 +124,10 @@ class SessionClaim:
         return files.is_locked(self.directory / _AGENT_LOCK)
 
     def withdraw(self) -> None:
-        """Free the id, and remove its record and directory."""
+        """Free the id, and remove its record and directory, if they are still ours."""
+        if not self._lock.is_in_place:
+            self._lock.release()
+            return
         self._path.unlink()
         self.directory.rmdir()
         self._lock.release(unlink=True)
@@ -131,15 +144,17 @@ class SessionClaim:
 
         Raises:
             OSError: the record could not be moved; the id is free even then.
+                ESTALE: our lock is not in its place. Record and lock there are left as they are.
 
         """
         try:
+            self._require_lock()
             for leftover in files.temporaries(self._path):  # left by an owner that was killed
                 leftover.unlink(missing_ok=True)
             self.update(state="finished", **changes)
             self._path.rename(self.directory / "record.json")
         finally:
-            self._lock.release(unlink=not self._path.exists())
+            self._lock.release(unlink=self._lock.is_in_place and not self._path.exists())
 
 
 def claim_id(
