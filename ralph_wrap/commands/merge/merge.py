@@ -321,7 +321,7 @@ def _move(
     require_movable(landing.repository, target, checkouts)
     for checkout in checkouts:
         require_room(target, checkout, changes)
-    with without_rule(checkouts, changes):
+    with without_rule(landing.repository, checkouts, changes):
         move(landing.project, landing.home, landing.trial, checkouts, step, reason)
 
 

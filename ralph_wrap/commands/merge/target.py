@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import sys
 from pathlib import Path
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS
-from ralph_wrap.errors import ConflictError, NotFoundError
+from ralph_wrap.errors import ConflictError, LockedError, NotFoundError
 from ralph_wrap.git import (
     decode,
     finish_git,
@@ -30,6 +31,7 @@ from ralph_wrap.system import files
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import RULE, appended
+from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.user_checkout import UserCheckout, in_the_way, names
 
 TYPE_CHECKING = False
@@ -210,7 +212,7 @@ def _is_rule(checkout: UserCheckout) -> bool:
     if staged.status != 0:
         return False
     try:
-        return files.read(checkout.path / _IGNORE) == appended(_committed_rules(checkout) or b"")
+        return files.read(checkout.path / _IGNORE, sys.maxsize) == appended(_committed_rules(checkout) or b"")
     except OSError:
         return False
 
@@ -223,34 +225,59 @@ def _committed_rules(checkout: UserCheckout) -> bytes | None:
 
 
 @contextlib.contextmanager
-def without_rule(checkouts: Sequence[UserCheckout], changes: Sequence[PathChange]) -> Iterator[None]:
+def without_rule(
+    repository: Repository, checkouts: Sequence[UserCheckout], changes: Sequence[PathChange]
+) -> Iterator[None]:
     """Take our own line out of each ``.gitignore`` that a landing changes, and add it again at the end.
 
     The file may be untracked, and hold nothing else. A kill in between loses only the line, which the next
     session adds.
 
     Raises:
+        ConflictError: the file was changed at this moment.
         OSError: the file cannot be written.
 
     """
     is_coming = any(change.path == _IGNORE for change in changes)
-    aside = [checkout for checkout in checkouts if is_coming and _is_rule(checkout)]
     with contextlib.ExitStack() as stack:
-        for checkout in aside:
-            stack.callback(_add_rule, checkout.path / _IGNORE)
-            if (committed := _committed_rules(checkout)) is None:
-                (checkout.path / _IGNORE).unlink()
-            else:
-                files.replace(checkout.path / _IGNORE, committed)
+        for checkout in checkouts if is_coming else ():
+            if _take_rule_out(repository, checkout):
+                stack.callback(_add_rule, repository, checkout.path / _IGNORE)
         yield
 
 
-def _add_rule(path: Path) -> None:
+def _take_rule_out(repository: Repository, checkout: UserCheckout) -> bool:
+    """Give a ``.gitignore`` that differs only by our line the content of HEAD; return whether it did.
+
+    Raises:
+        ConflictError: it was changed at this moment; the change stays.
+        OSError: the file cannot be written.
+
+    """
+    path = checkout.path / _IGNORE
+    with repository_lock(repository.common_dir):
+        before = files.state(path)
+        if not _is_rule(checkout):
+            return False
+        if (committed := _committed_rules(checkout)) is not None:
+            is_done = files.replace(path, committed, unless_changed_since=before)
+        elif is_done := files.state(path) == before:
+            path.unlink()
+    if not is_done:
+        raise ConflictError(f"{path} was changed at this moment", "commit the change, and try again")
+    return True
+
+
+def _add_rule(repository: Repository, path: Path) -> None:
     """Add our line to a file that lacks it; a failure does no harm, because the next session does it."""
-    with contextlib.suppress(OSError):
-        content = files.read(path) if os.path.lexists(path) else b""
-        if os.fsencode(RULE) not in content.split():
-            files.replace(path, appended(content))
+    with contextlib.suppress(OSError, LockedError), repository_lock(repository.common_dir):
+        is_done = False
+        while not is_done:
+            before = files.state(path)
+            content = files.read(path, sys.maxsize) if before else b""
+            is_done = os.fsencode(RULE) in content.split() or files.replace(
+                path, appended(content), unless_changed_since=before
+            )
 
 
 def require_room(target: LandingTarget, checkout: UserCheckout, changes: Sequence[PathChange]) -> None:

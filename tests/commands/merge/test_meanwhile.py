@@ -99,6 +99,41 @@ def test_a_part_that_is_committed_meanwhile_is_kept(repo: Repo, log: Log, tmp_pa
     assert is_clean(repo, repo.head)
 
 
+@pytest.mark.parametrize("committed", ["*.log\n", None], ids=["tracked", "untracked"])
+@pytest.mark.parametrize("number", range(1, 6))
+def test_a_rule_that_a_user_adds_meanwhile_stays(
+    repo: Repo, log: Log, tmp_path: Path, committed: str | None, number: int
+) -> None:
+    """After whichever of our looks at the .gitignore of HEAD: it is in the file at the end."""
+    if committed:
+        repo.write(".gitignore", committed)
+        repo.commit("ignore")
+    branch(repo, "aaaa", {".gitignore": "node_modules/\n"})
+    repo.write(".gitignore", f"{committed or ''}.ralph/worktrees/\n")
+    looks, step = (
+        tmp_path / "looks",
+        "cat-file blob HEAD:.gitignore" if committed else "ls-tree -z -t --full-tree HEAD ",
+    )
+    cases = f"""*"{step}"*)
+    "$REAL" "$@"; status=$?
+    echo >>{looks}
+    if [ $(wc -l <{looks}) = {number} ]; then echo mine >>{repo.path}/.gitignore; fi
+    exit $status ;;"""
+    land(repo, log, "aaaa", env={"PATH": shim_git(tmp_path / "bin", cases)})
+    count = len(looks.read_text().splitlines())
+    assert ("mine" in (repo.path / ".gitignore").read_text()) == (count >= number)
+
+
+def test_a_long_ignore_file_is_not_cut(repo: Repo, log: Log) -> None:
+    """The branch brings one of more than a mebibyte; our line comes after all of it."""
+    brought = "node_modules/\n" * 100_000
+    branch(repo, "aaaa", {".gitignore": brought})
+    repo.write(".gitignore", ".ralph/worktrees/\n")
+    (landed,) = land(repo, log, "aaaa")
+    assert landed.outcome == "landed", landed
+    assert (repo.path / ".gitignore").read_text() == f"{brought}.ralph/worktrees/\n"
+
+
 def test_a_lock_that_another_process_has_got_meanwhile_stays(
     repo: Repo, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
