@@ -13,6 +13,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.git_file import GitFileChange, mend_git_file, way_out
 from ralph_wrap.worktree.recover import finish_deleted, is_deleted
 from ralph_wrap.worktree.remove import drop_branch, finish
+from ralph_wrap.worktree.save.one_tree import last_snapshot
 from ralph_wrap.worktree.save.result import SaveRequest
 from ralph_wrap.worktree.stale_locks import remove_stale_locks
 
@@ -178,18 +179,16 @@ class WorktreeEnd(NamedTuple):
 
     def _finish_deleted(self, tree: LinkedWorktree) -> WorktreeOutcome:
         """Save what git still knows of a worktree that somebody has deleted, and log what is lost."""
-        prefix = f"refs/ralph/snapshots/{self.record.id}/"
         outcome = finish_deleted(tree, self.project.git, self.record)
         self.log_outcome(os.fspath(tree.path), outcome)
         if outcome.kept:
             return outcome
-        numbers = [ref.removeprefix(prefix) for ref in list_refs(self.project.git, prefix)]
-        last = max((int(number) for number in numbers if number.isdecimal()), default=0)
-        after = f", and came after the snapshot {prefix}{last}" if last else ""
+        last = last_snapshot(self.project.git, SaveRequest(self.record.id, self.record.session))
+        after = f", and came after the snapshot {last}" if last else ""
         lost = f"what was neither committed nor staged{after}"
         root = shlex.quote(os.fspath(self.project.main))
         saved = outcome.saved.branch if outcome.saved else None
-        shown = f"{prefix}{last}" if last else saved or tree.branch
+        shown = last or saved or tree.branch
         self.log.warning(
             "worktree.deleted",
             f"nothing is at {tree.path}: lost with it is {lost}",

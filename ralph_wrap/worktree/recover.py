@@ -45,7 +45,7 @@ from ralph_wrap.worktree.remove import (
 )
 from ralph_wrap.worktree.save.commits import named_objects
 from ralph_wrap.worktree.save.index import scratch_in
-from ralph_wrap.worktree.save.one_tree import save_without_files
+from ralph_wrap.worktree.save.one_tree import save_snapshot, save_without_files
 from ralph_wrap.worktree.save.registration import is_replaced
 from ralph_wrap.worktree.save.result import SaveRequest
 from ralph_wrap.worktree.save.sync import sync_repository
@@ -353,7 +353,10 @@ def _nearest(directory: Path) -> Path:
 
 
 def finish_deleted(worktree: LinkedWorktree, git: Git, record: SessionRecord) -> WorktreeOutcome:
-    """Save what the registration of a deleted worktree holds, then remove the registration."""
+    """Save what the registration of a deleted worktree holds, then remove the registration.
+
+    If that is nothing, the last snapshot of the session is saved: what it has was not committed, either.
+    """
     git = git._replace(cwd=worktree.common_dir, git_dir=worktree.common_dir)
     saved = None
     try:
@@ -361,6 +364,8 @@ def finish_deleted(worktree: LinkedWorktree, git: Git, record: SessionRecord) ->
             request = SaveRequest(record.id, record.session)
             index = scratch / "index"
             saved = save_without_files(worktree, git, index, request)
+            if saved.branch is None and (last := save_snapshot(worktree, git, scratch / "snapshot", request)):
+                saved = saved._replace(branch=last.branch, paths=last.paths)
         if lacks := [*filter(None, [saved.damage]), *saved.problems]:
             return WorktreeOutcome(saved, f"it was deleted, but {'; '.join(lacks)}", later=bool(saved.damage))
         sync_repository(worktree.common_dir)

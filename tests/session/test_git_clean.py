@@ -125,6 +125,24 @@ def test_what_is_gone_with_the_worktree_is_said(repo: Repo, working: Session, ho
     assert repo.worktrees() == []
 
 
+def test_a_resumed_session_has_the_work_of_the_deleted_worktree(repo: Repo, working: Session) -> None:
+    """The last snapshot is the saved work: in the report, for resume, and by a ref in the end."""
+    _go(repo, 1)
+    working.wait_for("iteration.kept")
+    eventually(lambda: _output(working).endswith(b"iteration 2\n"), "the second iteration")
+    repo.git("clean", "-ffdxq")
+    _go(repo, 2)
+    ended = working.finish()
+    agent_id = ended.report["id"]
+    assert (ended.report["saved"], ended.report["saved_paths"]) == (f"ralph/{agent_id}-wip", ["work-1"])
+    assert repo.show(f"ralph/{agent_id}-wip:work-1") == b"work\n"
+    only = repo.git("rev-parse", f"refs/ralph/snapshots/{agent_id}/1")
+    resumed = command("resume", agent_id, "-n", "2", cwd=repo.path)
+    assert resumed.status == 0, resumed.stderr
+    assert only in repo.git("for-each-ref", "--format=%(objectname)").split()
+    assert repo.show(f"refs/ralph/snapshots/{agent_id}/1:work-1") == b"work\nwork\n"
+
+
 def test_a_directory_that_is_a_symlink_now_is_not_followed(
     repo: Repo, working: Session, tmp_path: Path
 ) -> None:

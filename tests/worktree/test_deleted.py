@@ -70,6 +70,16 @@ def test_staged_work_without_a_snapshot_is_in_the_hint(repo: Repo) -> None:
     assert printed["hint"] == f"to see what is saved: git -C {repo.path} log -p {left.wip}"
 
 
+def test_the_last_snapshot_is_the_saved_work_if_nothing_is_staged(repo: Repo) -> None:
+    """A swept session has it in its report and on its branch, as one that ends by itself."""
+    left = orphan(repo, work="echo loose > loose; mkdir -p in; echo deep > in/deep")
+    shutil.rmtree(left.worktree)
+    assert sweep(repo).status == 0
+    assert (left.report["saved"], left.report["saved_paths"]) == (left.wip, ["in/deep", "loose"])
+    assert repo.show(f"{left.wip}:loose") == b"loose\n"
+    assert repo.git("rev-parse", f"{left.wip}^") == repo.head
+
+
 def test_a_session_without_changes_leaves_its_branch(repo: Repo) -> None:
     """Nothing is saved, because its branch holds everything."""
     left = orphan(repo, work="git commit -q --allow-empty -m work")

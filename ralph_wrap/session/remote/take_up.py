@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import shlex
 
-from ralph_wrap.errors import GitError
-from ralph_wrap.git import create_ref, delete_ref, list_refs, move_ref, read_commit, set_refs
+from ralph_wrap.git import create_ref, delete_ref, list_refs, move_ref, set_refs
 from ralph_wrap.state.record import FETCHED_FROM, SessionRecord, read_record
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import named
@@ -23,6 +22,7 @@ from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.from_snapshot import work_of_snapshot
 from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
+from ralph_wrap.worktree.save.trees import session_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class TakeUp:
         saved = local.get(self._wip)
         if work in {None, self._wip} or self._ended_here(self._earlier.session):
             return None
-        if saved is not None and self._session_of(saved) == self._earlier.session:
+        if saved is not None and session_of(self._git, saved) == self._earlier.session:
             return None  # a user has pushed it by hand: it is from the end of the session
         if work:
             return self._take_snapshot(work, saved, local.get(self._branch))
@@ -129,7 +129,9 @@ class TakeUp:
                 "snapshot.missing", f"{work} is not on {context.settings.remote}: its work is not put back"
             )
             return None
-        if (session := self._session_of(snapshot)) != self._earlier.session and self._ended_here(session):
+        if (session := session_of(self._git, snapshot)) != self._earlier.session and self._ended_here(
+            session
+        ):
             return None
         with scratch_in(self._directory) as directory:
             scratch = self._git._replace(index_file=directory / "index")
@@ -155,13 +157,6 @@ class TakeUp:
                 f"git diff {shlex.quote(context.branch)} {snapshot[:12]}",
             )
         return TakenUpWork(session, snapshot, tuple(made.older))
-
-    def _session_of(self, commit: str) -> str:
-        """Return the session id that a commit of our own names in its title; empty if it names none."""
-        try:
-            return read_commit(self._git, commit).subject.partition(" of session ")[2]
-        except GitError:
-            return ""
 
     def _ended_here(self, session: str) -> bool:
         """Return whether a session ran in this project."""

@@ -23,12 +23,12 @@ from ralph_wrap.git.safe.submodules import changed_inside, pointers_below
 from ralph_wrap.git.status import parse_status, stage_all, start_status
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.apart import store_again
-from ralph_wrap.worktree.save.commits import drop_broken_snapshots
+from ralph_wrap.worktree.save.commits import drop_broken_snapshots, make_snapshots
 from ralph_wrap.worktree.save.damage import may_be_damage
 from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.registration import is_replaced, operation
-from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE, write_trees
+from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE, session_of, write_trees
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,9 +127,15 @@ def _message(number: int, session: str, *, is_away: bool) -> str:
 
 
 def _named(git: Git, commit: str, agent_id: str, session: str, number: int) -> str:
-    """Give the commit of a snapshot its ref, and return that."""
+    """Give the commit of a snapshot its ref, and return that.
+
+    A resumed session counts from one again. What the ref named until now may be the only copy of the work of
+    the session before, so that gets another ref first.
+    """
     ref, reason = f"refs/ralph/snapshots/{agent_id}/{number}", f"ralph-wrap: snapshot of {session}"
     if before := list_refs(git, ref).get(ref):
+        if session_of(git, before) != session:
+            make_snapshots(git, agent_id, [before])
         move_ref(git, ref, before, commit, reason, no_deref=True)
     else:
         create_ref(git, ref, commit, reason)

@@ -26,11 +26,19 @@ from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.apart import StoreApart, present_of
 from ralph_wrap.worktree.save.commits import make_snapshots, named_objects, unreachable, unreferenced
 from ralph_wrap.worktree.save.damage import changed_paths, lost_commit, may_be_damage, newest_whole_commit
+from ralph_wrap.worktree.save.from_snapshot import work_of_snapshot
 from ralph_wrap.worktree.save.index import copy_index, lift_flags, resolve, status_of, unlock
 from ralph_wrap.worktree.save.inspect import has_submodules, head_of, look, nested
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.save.result import SavedWork
-from ralph_wrap.worktree.save.trees import WORK_TITLE, WorktreeTrees, counted, write_trees
+from ralph_wrap.worktree.save.trees import (
+    WORK_TITLE,
+    WorktreeTrees,
+    counted,
+    saved_state,
+    session_of,
+    write_trees,
+)
 from ralph_wrap.worktree.save.walk import file_clock, walk
 from ralph_wrap.worktree.warm import taken_at
 
@@ -87,6 +95,55 @@ def save_without_files(worktree: LinkedWorktree, git: Git, index: Path, request:
     nothing = index.with_name("files")
     nothing.mkdir(exist_ok=True)
     return _save(_Saving(worktree, worktree.git(git, nothing), index, request, has_files=False))
+
+
+def last_snapshot(git: Git, request: SaveRequest) -> str | None:
+    """Return the ref of the newest snapshot of a session; an earlier session of the same id has some, too.
+
+    Raises:
+        GitError: git failed.
+
+    """
+    prefix = f"refs/ralph/snapshots/{request.agent_id}/"
+    found = list_refs(git, prefix)
+    numbers = (ref.removeprefix(prefix) for ref in found)
+    for number in sorted((int(number) for number in numbers if number.isdecimal()), reverse=True):
+        if session_of(git, found[f"{prefix}{number}"]) == request.session:
+            return f"{prefix}{number}"
+    return None
+
+
+def save_snapshot(tree: LinkedWorktree, git: Git, index: Path, request: SaveRequest) -> SavedWork | None:
+    """Make the last snapshot of a session its saved work: nothing else has what was not committed.
+
+    Arguments:
+        tree: the worktree, whose directory is gone.
+        git: git at the repository.
+        index: a free path for an index, in a directory of our own.
+        request: how to save it.
+
+    Returns:
+        What was saved; ``None`` without a whole snapshot, or if the branch has all of it.
+
+    Raises:
+        GitError: git failed.
+        OSError: a temporary file cannot be written.
+
+    """
+    ref = last_snapshot(git, request)
+    tip = _tip(git, tree.branch)
+    present = existing_commits(git, filter(None, [tip]))
+    if ref is None or find_damage(git, [ref], present) is not None:
+        return None
+    snapshot = list_refs(git, ref)[ref]
+    commit = work_of_snapshot(git._replace(index_file=index), snapshot, tip, request.session).commit
+    if commit is None or find_damage(git, [commit], present) is not None:
+        return None
+    branch = _name(git, request, commit, _tip(git, request.branch))
+    state = saved_state(git, commit)
+    before = tree_of(git, state.head) if state.head else None
+    paths = {*changed_paths(git, before, state.files), *changed_paths(git, before, state.staged)}
+    return SavedWork(branch, tuple(sorted(paths)), (), (), 0, ())
 
 
 class _Saving(NamedTuple):

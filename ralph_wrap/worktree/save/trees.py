@@ -117,6 +117,14 @@ def saved_state(git: Git, saved: str) -> SavedState:
     return state
 
 
+def session_of(git: Git, commit: str) -> str:
+    """Return the session id that a commit of our own names in its title; empty if it names none."""
+    try:
+        return read_commit(git, commit).subject.partition(" of session ")[2]
+    except GitError:
+        return ""
+
+
 def write_trees(
     worktree: LinkedWorktree,
     scratch: Git,
