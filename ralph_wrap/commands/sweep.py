@@ -140,7 +140,8 @@ def sweep(
         elif dry_run:
             swept.append(SweptSession(record.id, record.session, verdict.value, "would finish"))
         elif not cancel.requested:
-            swept += _finish(project, home, record, verdict, log, shared)
+            is_adopted = record.id in adopted
+            swept += _finish(project, home, record, verdict, log, shared, is_adopted=is_adopted)
     titles = {record.id: record.title for _, record in records if isinstance(record, SessionRecord)}
     swept = [entry._replace(title=titles.get(entry.id, "")) for entry in swept]
     if not dry_run:
@@ -256,7 +257,14 @@ def _adoptable(names: Collection[str], sessions: Sequence[FoundSession]) -> set[
 
 
 def _finish(
-    project: Project, home: Registry, record: SessionRecord, verdict: Verdict, log: Log, shared: SharedFacts
+    project: Project,
+    home: Registry,
+    record: SessionRecord,
+    verdict: Verdict,
+    log: Log,
+    shared: SharedFacts,
+    *,
+    is_adopted: bool,
 ) -> Iterator[SweptSession]:
     session = record.session
     try:
@@ -270,7 +278,7 @@ def _finish(
         log = log.for_other_session()
         log.attach(claim.directory / "events.jsonl", agent_id=record.id, session_id=session)
         try:
-            outcome = _end(project, claim, log, shared)
+            outcome = _end(project, claim, log, shared, is_adopted=is_adopted)
         finally:
             claim.leave()
             log.close()
@@ -287,11 +295,18 @@ def _finish(
         yield SweptSession(record.id, session, verdict.value, "finished", saved, note)
 
 
-def _end(project: Project, claim: SessionClaim, log: Log, shared: SharedFacts) -> WorktreeOutcome | None:
-    """End a dead session whose lock we hold; return the outcome for its worktree."""
+def _end(
+    project: Project, claim: SessionClaim, log: Log, shared: SharedFacts, *, is_adopted: bool
+) -> WorktreeOutcome | None:
+    """End a dead session whose lock we hold; return the outcome for its worktree.
+
+    Arguments:
+        is_adopted: the user states that it is dead.
+
+    """
     record = claim.record
     log.event("session.found_dead", f"session {record.session} is dead: finishing it", state=record.state)
-    _require_seen(claim)
+    _require_seen(claim, is_adopted=is_adopted)
     survivors = _end_leftovers(claim, log)
     _name_orphans(claim, log)
     recovery = SessionRecovery(project, claim.registry, record, log, shared)
@@ -326,8 +341,11 @@ def _missing(project: Project, record: SessionRecord) -> str | None:
     return f"its worktree was moved or replaced: nothing is at {path}, and git has forgotten it"
 
 
-def _require_seen(claim: SessionClaim) -> None:
+def _require_seen(claim: SessionClaim, *, is_adopted: bool) -> None:
     """Check that we can see all processes that a dead session may have left, or that they are gone.
+
+    Arguments:
+        is_adopted: the user states that those are gone which no lock would show.
 
     Raises:
         RefusedError: they may run where we cannot see them.
@@ -345,6 +363,15 @@ def _require_seen(claim: SessionClaim) -> None:
         raise RefusedError(
             "its container is still running, and the processes in it are not visible here",
             "in the other container: ralph-wrap sweep; or stop this container",
+        )
+    if record.agents_unseen and not is_adopted:
+        raise RefusedError(
+            "its files in .ralph/run were deleted while its agent ran, perhaps in another container, and"
+            " nothing here shows whether that has ended",
+            Commands.of(
+                "in the other container: ralph-wrap sweep",
+                f"if it is gone: ralph-wrap sweep --adopt {record.id}",
+            ),
         )
 
 

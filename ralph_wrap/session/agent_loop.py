@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable
+    from pathlib import Path
 
     from ralph_wrap.git import Git
     from ralph_wrap.loop import LoopResult
@@ -82,8 +83,7 @@ class AgentLoop:
         """
         settings, log = self._context.settings, self._log
         listener = self._state.listener = OutputListener(settings, settings.until)
-        lock = self._claim.lock_for_agents()
-        self._files.steps.append(lock.take_again)
+        lock = self._claim.lock_for_agents(_git_directory(self._workspace))
         stack.callback(lock.release, unlink=True)
         start = self._start(stack)
         relay = self._state.relay = OutputRelay(
@@ -151,7 +151,7 @@ class AgentLoop:
 
     def _begin(self, number: int) -> None:
         self._files.restore()
-        try_update(self._claim, self._log, iteration=number)
+        try_update(self._claim, self._log, iteration=number, agents_unseen=False)
 
     def _note_agent(self) -> None:
         self._state.agent_started = True
@@ -173,6 +173,14 @@ class AgentLoop:
             )
         else:
             self._log.event("reader.left", stream=stream)
+
+
+def _git_directory(workspace: Workspace) -> Path | None:
+    """Return the git directory of the agent alone, if it has one: it stays when ``.ralph/run`` is deleted."""
+    tree = workspace.tree
+    if tree is None:
+        return None
+    return tree.path / ".git" if tree.clone else tree.registration
 
 
 def _pristine(workspace: Workspace) -> str:

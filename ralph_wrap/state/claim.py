@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ralph_wrap.system.liveness import ProcessIdentity
 
 _AGENT_LOCK = "agent.lock"  # in the directory of a session; its agents inherit it
+_SECOND_NAME = "ralph-wrap-agent.lock"  # of the same file, in the git directory of a worktree
 _IDS = 1 << 16
 _LOOKS = 10
 _PAUSE = 0.01  # seconds between attempts
@@ -36,6 +37,7 @@ class SessionClaim:
     def __init__(self, registry: Registry, record: SessionRecord, lock: files.FileLock) -> None:
         self.registry = registry
         self._lock = lock
+        self._agents: files.FileLock | None = None
         self._path = registry.record_path(record.id)
         self.record = record
         self.directory = registry.sessions / record.session
@@ -74,7 +76,9 @@ class SessionClaim:
             return False
 
     def write_anew(self) -> None:
-        """Make record, lock and directory anew where they were deleted.
+        """Make record, locks and directory anew where they were deleted.
+
+        The record comes last, because a sweep looks for our agent in the place of the agents' lock.
 
         Raises:
             OSError: one of them cannot be made, or another process has our id now.
@@ -88,11 +92,18 @@ class SessionClaim:
         self.directory.mkdir(exist_ok=True)
         if self.directory.is_symlink():
             raise OSError(errno.ELOOP, "a symlink is not followed", os.fspath(self.directory))
-        self.record = self.record._replace(lock_inode=self._lock.inode)
+        unseen = self._agents is not None and not self._agents.take_again()
+        self.record = self.record._replace(
+            lock_inode=self._lock.inode, agents_unseen=self.record.agents_unseen or unseen
+        )
         files.replace(self._path, self.record.to_json())
 
-    def lock_for_agents(self) -> files.FileLock:
+    def lock_for_agents(self, git_dir: Path | None = None) -> files.FileLock:
         """Take the lock that an agent and its child processes inherit; it is held while one of them runs.
+
+        Arguments:
+            git_dir: of the worktree alone. There the lock's file gets a second name, which goes with the
+                worktree: ``git clean -fdx`` in the project deletes the first one.
 
         Raises:
             RalphError: the lock is not available. Without it, a sweep on another side could treat the agent
@@ -108,6 +119,9 @@ class SessionClaim:
         if lock is None:
             held = self.agents()
             raise RalphError(held.sentence, held.hint)
+        if git_dir is not None:
+            lock.add_name(git_dir / _SECOND_NAME)
+        self._agents = lock
         return lock
 
     def agents(self) -> HeldLock:

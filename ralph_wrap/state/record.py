@@ -51,6 +51,8 @@ class SessionRecord(NamedTuple):
         worktree_inode: inode of its worktree's directory, 0 if unknown; in a copy of the project it differs.
         title: what people call the session; empty if it has no name and no prompt.
         task: token of the task that it does in a batch; empty if there is none.
+        agents_unseen: the files of the session were deleted while its agent ran, and the agent holds the lock
+            of a deleted file. So a free lock does not prove that the agent has ended.
         extra: keys that this version does not know; they are kept unchanged.
 
     """
@@ -83,6 +85,7 @@ class SessionRecord(NamedTuple):
     worktree_inode: int = 0
     title: str = ""
     task: str = ""
+    agents_unseen: bool = False
     extra: Mapping[str, Any] = MappingProxyType({})
 
     @property
@@ -197,5 +200,6 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {  # in the order of the fields
     "branch_created": bool,
     "worktree_inode": int,
     **dict.fromkeys(("title", "task"), str),
+    "agents_unseen": bool,
 }
 _REQUIRED = {*_KINDS} - {*SessionRecord._field_defaults}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.needs import needs_pid_namespaces
 from tests.support.orphans import sweep
-from tests.support.sessions import Session, command
+from tests.support.pid1 import NAMESPACE
+from tests.support.sessions import PROGRAM, Session, command
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -21,6 +25,83 @@ if TYPE_CHECKING:
 
 WAITS = "until [ -e $RALPH_PROJECT/../go-$RALPH_ITERATION ]; do sleep 0.05; done"
 WORK = f'echo work >> "work-$RALPH_ITERATION"; echo "iteration $RALPH_ITERATION"; {WAITS}'
+
+
+ELSEWHERE = """
+"$0" run -n 2 -- sh -c 'while sleep 0.05; do echo line >> work; done' & session=$!
+until [ -e ../kill ]; do sleep 0.05; done
+kill -KILL $session; wait $session; touch ../killed; sleep 600
+"""
+"""A session as in another container. Its wrapper can be killed; its agent writes on and on."""
+
+
+@contextlib.contextmanager
+def _elsewhere(repo: Repo) -> Iterator[None]:
+    """Have a session run in a pid namespace of its own; at the end the namespace is gone."""
+    repo.write(".gitignore", ".ralph/worktrees/\n")
+    repo.commit("an ignore rule")
+    container = subprocess.Popen(
+        (*NAMESPACE, "sh", "-c", ELSEWHERE, PROGRAM), cwd=repo.path, stderr=subprocess.DEVNULL
+    )
+    try:
+        eventually(lambda: [*repo.path.glob(".ralph/worktrees/*/work")], "the agent to work")
+        yield
+    finally:
+        container.kill()
+        container.wait()
+
+
+def _clean_and_kill(repo: Repo) -> None:
+    """Clean the checkout, wait until the session has its files again, and kill its wrapper."""
+    repo.git("clean", "-fdxq")
+    eventually(lambda: _listed(repo) == ["live"], "the session to be listed")
+    (repo.path.parent / "kill").touch()
+    eventually((repo.path.parent / "killed").exists, "the wrapper to be killed")
+
+
+def _sweep_elsewhere(repo: Repo, *options: str) -> tuple[int, str]:
+    """Sweep as in a third container, which sees no process of the session; return status and messages."""
+    words = (*NAMESPACE, PROGRAM, "sweep", *options)
+    swept = subprocess.run(words, cwd=repo.path, capture_output=True, text=True, check=False)
+    return swept.returncode, swept.stderr
+
+
+def _is_working(repo: Repo) -> bool:
+    (work,) = repo.path.glob(".ralph/worktrees/*/work")
+    size = work.stat().st_size
+    eventually(lambda: work.stat().st_size > size, "the agent to write")
+    return True
+
+
+@needs_pid_namespaces
+def test_a_sweep_elsewhere_leaves_a_living_agent_its_worktree(repo: Repo) -> None:
+    """The lock that it inherited is in its place again. After its end all is saved."""
+    with _elsewhere(repo):
+        _clean_and_kill(repo)
+        status, said = _sweep_elsewhere(repo)
+        assert (status, "are not visible here" in said) == (5, True), said
+        assert _is_working(repo)
+    assert _sweep_elsewhere(repo)[0] == 0
+    (wip,) = [name for name in repo.branches() if name.endswith("-wip")]
+    assert repo.show(f"{wip}:work").startswith(b"line\n")
+    assert repo.worktrees() == []
+
+
+@needs_pid_namespaces
+def test_a_sweep_elsewhere_leaves_an_agent_that_no_lock_shows(repo: Repo) -> None:
+    """The file could not be put back, so nothing but the word of its user says that the agent is gone."""
+    with _elsewhere(repo):
+        (second,) = repo.path.glob(".git/worktrees/*/ralph-wrap-agent.lock")
+        second.unlink()
+        _clean_and_kill(repo)
+        status, said = _sweep_elsewhere(repo)
+        assert (status, "nothing here shows whether" in said) == (5, True), said
+        assert _is_working(repo)
+    (name,) = [path.stem for path in repo.path.glob(".ralph/run/agents/*.json")]
+    assert _sweep_elsewhere(repo)[0] == 5
+    assert _sweep_elsewhere(repo, "--adopt", name)[0] == 0
+    assert repo.show(f"ralph/{name}-wip:work").startswith(b"line\n")
+    assert repo.worktrees() == []
 
 
 @pytest.fixture

@@ -53,6 +53,8 @@ RECORD: dict[str, Any] = {
     "worktree": None,
     "branch_created": True,
     "task": "",
+    "worktree_inode": 0,
+    "agents_unseen": False,
     "title": "Login page",
 }
 

@@ -27,6 +27,7 @@ class FileLock:
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
         self._path = path
+        self._second: Path | None = None
 
     @property
     def inode(self) -> int:
@@ -43,28 +44,55 @@ class FileLock:
         """Whether the locked file is still the one at its path."""
         return self._descriptor >= 0 and _is_still(self._descriptor, self._path)
 
-    def take_again(self) -> None:
-        """Make the file anew if it was deleted or replaced, and lock it; the descriptor keeps its number.
+    def add_name(self, name: Path) -> None:
+        """Give the file a second name, from which :meth:`take_again` puts it back, if that is possible.
 
-        A lock that was released stays so.
+        A file of that name is replaced. On another file system there is no such link.
+        """
+        with contextlib.suppress(OSError):
+            name.unlink(missing_ok=True)
+            name.hardlink_to(self._path)
+            self._second = name
+
+    def take_again(self) -> bool:
+        """Put the file back if it was deleted or replaced, or make it anew and lock it.
+
+        The descriptor keeps its number. A lock that was released stays so.
+
+        Returns:
+            Whether it is the same file. Children hold the lock of the old one, and no look at a new one shows
+            them.
 
         Raises:
             OSError: the file cannot be locked, or another process holds it.
 
         """
-        if self._descriptor < 0 or self.is_in_place:
-            return
+        if self._descriptor < 0 or self.is_in_place or self._put_back():
+            return True
         lock = try_lock(self._path)
         if lock is None:
             raise OSError(errno.EBUSY, "another process holds it", os.fspath(self._path))
         os.dup2(lock.descriptor, self._descriptor, inheritable=False)
         lock.release()  # the lock stays: it belongs to both descriptors (flock(2))
+        if self._second is not None:
+            self.add_name(self._second)
+        return False
+
+    def _put_back(self) -> bool:
+        """Link the file back from its second name; return whether it is in its place."""
+        with contextlib.suppress(OSError):
+            if self._second is not None and _is_still(self._descriptor, self._second):
+                self._path.unlink(missing_ok=True)
+                self._path.hardlink_to(self._second)
+                return self.is_in_place
+        return False
 
     def release(self, *, unlink: bool = False) -> None:
         """Free the lock; a second call does nothing.
 
         Arguments:
-            unlink: remove the file first, while we hold the lock. If this fails, the file does no harm.
+            unlink: remove the file first, under both names, while we hold the lock. If this fails, the file
+                does no harm.
 
         """
         if self._descriptor < 0:
@@ -72,6 +100,9 @@ class FileLock:
         if unlink:
             with contextlib.suppress(OSError):
                 self._path.unlink()
+            with contextlib.suppress(OSError):
+                if self._second is not None and _is_still(self._descriptor, self._second):
+                    self._second.unlink()
         os.close(self._descriptor)
         self._descriptor = -1
 
