@@ -105,6 +105,8 @@ FILES = {
     f"{RUN}/checks.json": "Results of `check`.",
     f"{RUN}/landings.jsonl": "What has landed: one JSON object per line.",
     f"{RUN}/landing-<n>.json": "The note of a killed merge that is not yours, or cannot be read.",
+    "app.git.ralph/": "Beside a bare repository `app.git`: it holds `.ralph/`.",
+    ".git/objects/ralph-wrap-save-*": "What a save stores, until it is one pack in `pack/`.",
 }
 """The files below the project root."""
 

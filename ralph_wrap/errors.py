@@ -215,7 +215,7 @@ class DamageError(GitError):
     """
 
     def __init__(self, words: str) -> None:
-        RalphError.__init__(self, words, "to see all damage: git fsck --no-dangling")
+        RalphError.__init__(self, words, "to see all damage: git fsck --full --no-dangling")
         self.status = 128
         self.stderr = words
         self.forbids_fallback = True

@@ -22,7 +22,7 @@ OURS = ("refs/heads/ralph/", "refs/ralph/")
 def broken_refs(git: Git) -> dict[str, str]:
     """Return the refs of ours whose object is missing or damaged, each with its id and what is wrong.
 
-    ``cat-file --batch-check`` also knows an object of which only the beginning is left.
+    Each object is read: a list of git also names one of which only the beginning is left.
 
     Raises:
         GitError: git failed.

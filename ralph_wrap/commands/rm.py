@@ -14,6 +14,7 @@ from ralph_wrap.system import deferred, files
 from ralph_wrap.system.liveness import SessionNames
 from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.worktree.git_file import way_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ def remove(project: Project, name: str, log: Log) -> RemovedSession:
             log.event("worktree.missing", f"session {record.session} has no worktree (any more)")
             return RemovedSession(record.id, record.session, removed=False, saved=None, title=record.title)
         outcome = recovery.leave(tree, for_good=True)
+        outcome = outcome._replace(way_out=way_out(tree, record.id) if outcome.kept else None)
         recovery.bring_out(outcome)
         recovery.write_report(outcome)
     finally:
@@ -138,7 +140,8 @@ def remove(project: Project, name: str, log: Log) -> RemovedSession:
     if outcome.kept:
         raise RefusedError(
             f"worktree of session {record.session} kept: {outcome.kept}",
-            f"when this reason is gone: ralph-wrap rm {record.id}; to delete it with all its files:"
+            outcome.way_out
+            or f"when this reason is gone: ralph-wrap rm {record.id}; to delete it with all its files:"
             f" git worktree remove -f -f {shlex.quote(str(tree.path))}",
         )
     saved = outcome.saved.branch if outcome.saved else None

@@ -77,7 +77,8 @@ def store_of(git: Git) -> ObjectStore:
     found = decode(run_git(git, "rev-parse", "--git-path", "shallow").stdout).removesuffix("\n")
     shallow = git.cwd / found
     # In a safe copy of the common directory, both are links into the repository, and its file may be missing.
-    return ObjectStore(git.objects or shallow.with_name("objects"), Path(os.path.realpath(shallow)))
+    objects = git.objects or Path(os.path.realpath(shallow.with_name("objects")))
+    return ObjectStore(objects, Path(os.path.realpath(shallow)))
 
 
 @contextlib.contextmanager

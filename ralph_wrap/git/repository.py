@@ -129,7 +129,7 @@ def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) 
     git_version, config = _parse_trace(answer.stderr) or _ask_version_and_config(git)
     if git_version < OLDEST:
         number = ".".join(map(str, git_version))
-        raise GitTooOldError(f"git {number} is older than 2.15", "install git 2.15 or newer")
+        raise GitTooOldError(f"git {number} is older than 2.15", "install git 2.30 or newer")
     if answer.status != 0:
         _require_checkout(git)
         answer = run_git(git, "rev-parse", *arguments)  # the repository has no commit yet

@@ -15,7 +15,7 @@ _NAMED = 10  # maximum number of ignored files to name; the others are counted
 def with_outcome(report: SessionReport, outcome: WorktreeOutcome) -> SessionReport:
     """Return a report with the outcome of saving and removing the worktree."""
     saved = outcome.saved
-    report = report._replace(lost=outcome.lost)
+    report = report._replace(lost=outcome.lost, way_out=outcome.way_out)
     if saved is None:
         return report._replace(kept=outcome.kept)
     ignored = {"files": saved.ignored_files, "paths": list(saved.ignored[:_NAMED])}

@@ -42,7 +42,7 @@ def require_project(project: Project) -> None:
     if any(home.is_relative_to(top) for home in _homes(project)):
         what = "has everything in it" if top == Path("/") else "is a home directory, or has one in it"
         raise UsageError(
-            f"no isolation, and {top} {what}: an agent is not started there by mistake",
+            f"{top} is in no git repository that can have worktrees, and {what}: no agent is started in it",
             f"to name a project: -C DIRECTORY; {_ON_PURPOSE}",
         )
     if not isinstance(project.obstacle, NotARepositoryError):

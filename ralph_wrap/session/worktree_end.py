@@ -70,6 +70,11 @@ def damage_hint(root: Path, saved: SavedWork) -> str:
     )
 
 
+def _way_out_of_damage(outcome: WorktreeOutcome) -> str | None:
+    """Return the command that tries again to save a worktree with damaged objects."""
+    return "ralph-wrap sweep" if outcome.later and outcome.saved and outcome.saved.damage else None
+
+
 def _do_not_reuse(_directory: Path, _ignored: Collection[str]) -> None:
     """Leave nothing to a later worktree."""
 
@@ -169,7 +174,10 @@ class WorktreeEnd(NamedTuple):
             outcome = outcome._replace(saved=self._as_taken_in(outcome.saved))
         if survivors:
             outcome = outcome._replace(asked=False)
-        self.log_outcome(os.fspath(tree.path), outcome, way_out(tree, self.record.id))
+        if outcome.kept:
+            command = way_out(tree, self.record.id) or _way_out_of_damage(outcome)
+            outcome = outcome._replace(way_out=command)
+        self.log_outcome(os.fspath(tree.path), outcome)
         return outcome
 
     def _clear_locks(self, tree: LinkedWorktree) -> None:
@@ -180,6 +188,7 @@ class WorktreeEnd(NamedTuple):
     def _finish_deleted(self, tree: LinkedWorktree) -> WorktreeOutcome:
         """Save what git still knows of a worktree that somebody has deleted, and log what is lost."""
         outcome = finish_deleted(tree, self.project.git, self.record)
+        outcome = outcome._replace(way_out=_way_out_of_damage(outcome))
         self.log_outcome(os.fspath(tree.path), outcome)
         if outcome.kept:
             return outcome
@@ -202,13 +211,8 @@ class WorktreeEnd(NamedTuple):
         store = pointer.common_dir_by_place(self.project.checkout)
         return saved._replace(inner=tuple(submodule._replace(store=store) for submodule in saved.inner))
 
-    def log_outcome(self, path: str, outcome: WorktreeOutcome, hint: str | None = None) -> None:
-        """Log what became of a worktree.
-
-        Arguments:
-            hint: the command after which it can go; normally ``ralph-wrap rm``.
-
-        """
+    def log_outcome(self, path: str, outcome: WorktreeOutcome) -> None:
+        """Log what became of a worktree."""
         saved = outcome.saved
         for line in saved.broken if saved else ():
             self.log.warning("snapshot.broken", f"a snapshot is broken, so its ref is gone: {line}")
@@ -231,7 +235,8 @@ class WorktreeEnd(NamedTuple):
             self.log.warning(
                 "worktree.kept",
                 f"worktree kept: {path} ({outcome.kept})",
-                hint or f"to save what can be saved, and remove it: ralph-wrap rm {self.record.id}",
+                outcome.way_out
+                or f"to save what can be saved, and remove it: ralph-wrap rm {self.record.id}",
                 path=path,
             )
         else:

@@ -126,7 +126,7 @@ def find_project(
     ) as error:
         obstacle = error
     except FileNotFoundError:
-        obstacle = IsolationError("git is not installed", "install git 2.15 or newer")
+        obstacle = IsolationError("git is not installed", "install git 2.30 or newer")
     except OSError as error:
         obstacle = IsolationError(f"git cannot be run: {error.strerror}", "check the PATH")
     else:

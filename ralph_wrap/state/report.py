@@ -71,6 +71,7 @@ class SessionReport(NamedTuple):
         submodules: submodules with saved work: path, repository that contains it now, refs in it.
         workspace: the directory in which the agent worked.
         kept: reason why the worktree was kept.
+        way_out: the command after which the worktree can go, if ``ralph-wrap rm`` would refuse.
         lost: what is lost, because somebody else had deleted the worktree; ``None`` if nothing is.
         ignored_removed: ignored files removed with the worktree: their number, and the first few names.
         leaks: changes outside the worktree, with their times; ``None`` without a worktree.
@@ -104,6 +105,7 @@ class SessionReport(NamedTuple):
     submodules: tuple[dict[str, Any], ...] = ()
     workspace: str | None = None
     kept: str | None = None
+    way_out: str | None = None
     lost: str | None = None
     ignored_removed: dict[str, Any] | None = None
     leaks: tuple[str, ...] | None = None
@@ -330,6 +332,9 @@ def _next(report: SessionReport) -> Iterator[tuple[str, str]]:
         yield "next", f"git diff {shlex.quote(saved)}^ {shlex.quote(saved)}"
     goes_on = report.branch is not None and report.ended_by in {*_LIMITS, "signal", "stop"}
     kept = bool(report.kept and report.workspace)
+    if kept and report.way_out:  # until then, rm and resume refuse
+        yield "remove", report.way_out
+        return
     if kept:  # its branch is checked out there until then
         yield "go on" if goes_on else "remove", f"ralph-wrap rm {report.id}"
     if goes_on:

@@ -1,7 +1,8 @@
 """Keep the ``.git`` file of a worktree, by which git finds its repository.
 
-An agent may delete or replace it. Git then looks for a repository in the directories above, and finds the
-project's own checkout: what the agent commits next lands on the user's branch, with what the user has staged.
+An agent may delete or replace it. Git then finds no repository, because the agent's environment forbids it to
+look above the worktree. Without that, or with another repository in the file, what the agent commits next
+lands elsewhere: in the project's own checkout it lands on the user's branch, with what the user has staged.
 So a session writes the file back, before the next iteration and before the last save. It does that only in
 the directory in which its agent began to work, which it knows by its inode: another directory at the path is
 somebody else's.
@@ -96,12 +97,7 @@ def mend_git_file(worktree: LinkedWorktree) -> GitFileChange | None:
 
 
 def own_repository(worktree: LinkedWorktree) -> str | None:
-    """Return why a worktree stays in which the agent has made a repository of its own.
-
-    Returns:
-        The reason, and the command with which it can go; ``None`` if its ``.git`` is something else.
-
-    """
+    """Return why a worktree stays in which the agent has made a repository; ``None`` if it has made none."""
     git_file = worktree.path / ".git"
     if not _is_directory(git_file) or not _is_at_its_place(worktree):
         return None

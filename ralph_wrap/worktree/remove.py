@@ -77,6 +77,7 @@ class WorktreeOutcome(NamedTuple):
         asked: it is kept because the user wants that, not because it could not be saved.
         later: the next start or sweep has to save or remove it: there was no time, or something is damaged.
         lost: what is lost with it, because somebody else had deleted it; ``None`` if nothing is.
+        way_out: the command after which it can go; ``None``: ``ralph-wrap rm``.
 
     """
 
@@ -85,6 +86,7 @@ class WorktreeOutcome(NamedTuple):
     asked: bool = False
     later: bool = False
     lost: str | None = None
+    way_out: str | None = None
 
 
 def finish(

@@ -126,7 +126,7 @@ def test_git_before_2_15_is_too_old(
     assert refusal(repo.path) == (
         GitTooOldError,
         f"git {version} is older than 2.15",
-        "install git 2.15 or newer",
+        "install git 2.30 or newer",
     )
 
 

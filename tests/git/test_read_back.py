@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from ralph_wrap.git import Git, git_environment
+from ralph_wrap.git.object_reader import store_of
 from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.git.safe.common_dir import SafeCommonDirs
 from tests.git.repositories import git_in
@@ -65,6 +66,7 @@ def test_objects_are_read_with_a_copy_of_the_common_directory(history: History, 
     safe = SafeCommonDirs(environ, common_dir, checkout=history.repo.path)
     git = Git(history.repo.path, environ, git_dir=common_dir, safe=safe)
     assert find_damage(git, [history.tip], [history.base]) is None
+    assert store_of(git).objects == common_dir / "objects"  # what a message names
 
 
 OBJECTS = {

@@ -261,7 +261,7 @@ def test_the_root_of_the_file_system_is_no_project(tmp_path: Path) -> None:
     """Whatever HOME says."""
     result = command("run", "-n", "1", "--", "pwd", cwd=Path("/"), env={"HOME": os.fspath(tmp_path)})
     assert (result.status, result.stdout) == (2, b"")
-    assert "/ has everything in it" in result.stderr
+    assert "and has everything in it: no agent" in result.stderr
 
 
 @pytest.mark.parametrize(("typed", "status"), [(b"y\n", 0), (b"n\n", 125), (b"\n", 125)])

@@ -113,6 +113,8 @@ def test_the_hint_for_such_a_worktree_leads_to_its_end(repo: Repo, broken: Calla
     refused = command("rm", ended.report["id"], cwd=repo.path)
     assert refused.status == 5
     assert hint in refused.stderr
+    assert "git worktree remove" not in refused.stderr
+    assert hint == ended.report["way_out"]
     subprocess.run(("sh", "-c", hint.replace("ralph-wrap", shlex.quote(PROGRAM))), check=True, cwd=repo.path)
     assert not kept.exists()
     assert repo.git("--git-dir", kept.with_name(f"{kept.name}.git"), "log", "--format=%s") == "own"

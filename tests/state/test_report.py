@@ -93,6 +93,12 @@ def test_a_session_that_did_not_finish_can_go_on(ended_by: str) -> None:
     ]
 
 
+def test_another_way_out_is_the_only_command() -> None:
+    """Until then, rm and resume refuse."""
+    kept = {"kept": "it is damaged", "workspace": "/w", "way_out": "ralph-wrap sweep"}
+    assert _next(ended_by="max-iterations", branch="topic;x", **kept) == ["  remove     ralph-wrap sweep"]
+
+
 @pytest.mark.parametrize("facts", [{"branch": "topic"}, {"ended_by": "signal"}], ids=repr)
 def test_a_session_that_has_finished_does_not_go_on(facts: dict[str, Any]) -> None:
     """Nor one whose branch is gone."""

@@ -46,7 +46,10 @@ _STATE = (".ralph", ".ralph/run", ".ralph/run/agents", ".ralph/run/sessions", ".
 
 def git_version(project: Project) -> DoctorCheck:
     """Check whether git is installed, and new enough."""
-    name, why = "git", "worktrees need git 2.15; git 2.31 can switch off hooks in the agent's commits"
+    name, why = (
+        "git",
+        "git 2.30 or newer is tested; git 2.31 can switch off hooks in the agent's commits",
+    )
     if isinstance(project.obstacle, GitTooOldError):
         return failed(name, project.obstacle.message, why, project.obstacle.hint)
     version = _version(project)
