@@ -34,6 +34,14 @@ def broken_refs(git: Git) -> dict[str, str]:
     return {ref: f"{oid}, which {problem}" for ref, oid in refs.items() if (problem := found[oid].problem)}
 
 
+def is_in_use(common_dir: Path, ref: str) -> bool:
+    """Return whether a worktree of the session that has this ref is registered: its save mends the ref."""
+    ids = {part.removesuffix("-wip") for part in ref.split("/")}
+    registrations = common_dir / "worktrees"
+    names = [path.name for path in registrations.iterdir()] if registrations.is_dir() else []
+    return any(name.rpartition("-")[2] in ids for name in names)
+
+
 def removal_of(root: Path, ref: str) -> str:
     """Return the command that deletes a ref with its reflog.
 

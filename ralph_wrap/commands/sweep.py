@@ -20,7 +20,7 @@ import os
 import shlex
 import time
 
-from ralph_wrap.branches.broken import broken_refs, removal_of
+from ralph_wrap.branches.broken import broken_refs, is_in_use, removal_of
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
 from ralph_wrap.git.quarantine import SUBMODULES, owners, release
 from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
@@ -181,11 +181,15 @@ def name_broken_refs(project: Project, log: Log) -> None:
         GitError: git failed.
 
     """
-    for ref, problem in broken_refs(project.git).items() if project.repository is not None else ():
+    if project.repository is None:
+        return
+    for ref, problem in broken_refs(project.git).items():
         log.warning(
             "ref.broken",
             f"{ref} names commit {problem}: git gc and git log --all fail",
-            f"to delete the ref: {removal_of(project.main, ref)}",
+            "its worktree needs it: copy the commit from another clone or a backup, then: ralph-wrap sweep"
+            if is_in_use(project.repository.common_dir, ref)
+            else f"to delete the ref: {removal_of(project.main, ref)}",
             ref=ref,
         )
 

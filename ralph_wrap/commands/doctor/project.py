@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from ralph_wrap.agents import NAMES, installed, known
-from ralph_wrap.branches.broken import broken_refs, removal_of
+from ralph_wrap.branches.broken import broken_refs, is_in_use, removal_of
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.commands.doctor.storage import existing_parent
 from ralph_wrap.config import IgnoreLocation, trust
@@ -194,7 +194,9 @@ def own_refs(project: Project) -> Iterator[DoctorCheck]:
     name, why = "refs", "git gc and git log --all fail at a ref without its commit"
     broken = broken_refs(project.git)
     for ref, problem in broken.items():
-        yield failed(name, f"{ref} names commit {problem}", why, removal_of(project.main, ref))
+        used = project.repository is not None and is_in_use(project.repository.common_dir, ref)
+        fix = "ralph-wrap sweep" if used else removal_of(project.main, ref)
+        yield failed(name, f"{ref} names commit {problem}", why, fix)
     if not broken:
         yield fine(name, "each ref of ralph-wrap has its commit", why)
 

@@ -265,6 +265,16 @@ def test_a_ref_without_its_commit_is_named(repo: Repo) -> None:
     repo.git("gc", "--quiet")
 
 
+def test_a_broken_branch_of_a_worktree_is_not_offered_for_deletion(repo: Repo) -> None:
+    """The next sweep saves the worktree, and git needs the branch for that."""
+    left = orphan(repo, work="echo done > done; git add done; git commit -qm done")
+    with damaged(repo, repo.git("rev-parse", left.branch), "missing"):
+        hints = [line["hint"] for line in sweep(repo).narration if line["event"] == "ref.broken"]
+    assert hints == [
+        "its worktree needs it: copy the commit from another clone or a backup, then: ralph-wrap sweep"
+    ]
+
+
 def test_what_a_killed_save_has_left_goes_with_its_session(repo: Repo) -> None:
     """Its files in the object directory, once no worktree needs them."""
     left, objects = orphan(repo), repo.path / ".git/objects"
