@@ -24,7 +24,7 @@ from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.create.transaction import create
-from ralph_wrap.worktree.git_file import inode_of
+from ralph_wrap.worktree.git_file import identity_of
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 
@@ -155,7 +155,8 @@ class WorktreeOpening(NamedTuple):
             context.log.warning("pool.unused", f"no warm worktree: {error.message}", "ralph-wrap pool --fill")
             tree = self._create(repository, base, None, leak_monitor.begin, meanwhile)
         log_created(context, tree)
-        return tree._replace(objects=objects, inode=inode_of(tree.path))
+        inode, born = identity_of(tree.path)
+        return tree._replace(objects=objects, inode=inode, born=born)
 
     def _create(
         self,

@@ -359,6 +359,7 @@ def _hand_over(context: SessionContext, claim: SessionClaim, workspace: Workspac
             workspace=now.workspace,
             branch_created=now.branch_created,
             worktree_inode=now.worktree_inode,
+            worktree_born=now.worktree_born,
             restored=workspace.restored,
         )
         write_anchor(workspace.tree.registration, workspace.tree.path)

@@ -163,6 +163,7 @@ def recorded(record: SessionRecord, workspace: Workspace | None) -> SessionRecor
         workspace=os.fspath(workspace.path),
         branch_created=tree is not None and tree.branch_created,
         worktree_inode=tree.inode if tree else 0,
+        worktree_born=tree.born if tree else 0,
     )
 
 

@@ -49,6 +49,7 @@ class SessionRecord(NamedTuple):
             a conversation only in the same directory. ``None`` if the name is its own session id.
         branch_created: the session created its branch: the branch did not exist before.
         worktree_inode: inode of its worktree's directory, 0 if unknown; in a copy of the project it differs.
+        worktree_born: when that directory was made, in nanoseconds since the epoch, 0 if unknown.
         title: what people call the session; empty if it has no name and no prompt.
         task: token of the task that it does in a batch; empty if there is none.
         agents_unseen: the files of the session were deleted while its agent ran, and the agent holds the lock
@@ -83,6 +84,7 @@ class SessionRecord(NamedTuple):
     worktree: str | None = None
     branch_created: bool = False
     worktree_inode: int = 0
+    worktree_born: int = 0
     title: str = ""
     task: str = ""
     agents_unseen: bool = False
@@ -199,6 +201,7 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {  # in the order of the fields
     **dict.fromkeys(("resumes", "restored", "worktree"), _OPTIONAL),
     "branch_created": bool,
     "worktree_inode": int,
+    "worktree_born": int,
     **dict.fromkeys(("title", "task"), str),
     "agents_unseen": bool,
 }

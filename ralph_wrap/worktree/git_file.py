@@ -4,8 +4,9 @@ An agent may delete or replace it. Git then finds no repository, because the age
 look above the worktree. Without that, or with another repository in the file, what the agent commits next
 lands elsewhere: in the project's own checkout it lands on the user's branch, with what the user has staged.
 So a session writes the file back, before the next iteration and before the last save. It does that only in
-the directory in which its agent began to work, which it knows by its inode: another directory at the path is
-somebody else's.
+the directory in which its agent began to work, which it knows by its inode and its birth time: another
+directory at the path is somebody else's, and may have the same inode. A file system without birth times
+proves nothing, and there nothing is written. What was in the place of the file is moved aside.
 
 A directory in the place of the file is a repository of the agent's own, and may hold commits. It stays as it
 is. The files beside it are saved all the same, because our git is told the repository by name.
@@ -47,27 +48,41 @@ class GitFileChange(NamedTuple):
     mended: bool
 
 
-def inode_of(path: Path) -> int:
-    """Return the inode of a worktree's directory, by which it is known again; 0 if it has none."""
+def identity_of(path: Path) -> tuple[int, int]:
+    """Return inode and birth time of a worktree's directory, by which it is known again; 0 if unknown."""
     try:
-        return path.stat(follow_symlinks=False).st_ino
+        return path.lstat().st_ino, files.birth_time(path)
     except OSError:
-        return 0
+        return 0, 0
 
 
-def is_same_directory(path: Path, inode: int) -> bool:
-    """Return whether a directory is the one with this inode, and nothing is mounted there.
+def is_same_directory(path: Path, inode: int, born: int) -> bool:
+    """Return whether a directory is the one with this inode and birth time, and nothing is mounted there.
 
     Arguments:
         path: the directory.
-        inode: of the worktree; 0 if it is unknown.
+        inode: of the worktree; 0 if it is unknown. A directory that is made later may get the same one.
+        born: when the worktree's directory was made; 0 if that is unknown.
 
     """
     try:
-        found = path.lstat()
-        return inode != 0 and found.st_ino == inode and found.st_dev == path.parent.stat().st_dev
+        on_disk = path.lstat().st_dev == path.parent.stat().st_dev
     except OSError:
         return False
+    return on_disk and inode != 0 and born != 0 and identity_of(path) == (inode, born)
+
+
+def leads_elsewhere(path: Path, registration: Path) -> bool:
+    """Return whether the ``.git`` file of a directory leads to another repository, and that exists."""
+    found = pointer.real(path / ".git")
+    if found.is_dir():
+        return (path / ".git").is_symlink()
+    try:
+        content = decode(files.read(found, pointer.LONGEST))
+    except OSError:
+        return False
+    named = pointer.git_dir_in(content, path)
+    return pointer.target(content) is not None and named != registration and os.path.lexists(named)
 
 
 def mend_git_file(worktree: LinkedWorktree) -> GitFileChange | None:
@@ -90,7 +105,10 @@ def mend_git_file(worktree: LinkedWorktree) -> GitFileChange | None:
         return GitFileChange(f"{git_file} is a repository of its own now", mended=False)
     found = f"{git_file} was replaced" if os.path.lexists(git_file) else f"{git_file} was deleted"
     found += _named_by(git_file)
-    git_file.unlink(missing_ok=True)  # with its mode, and whatever it was
+    if os.path.lexists(git_file):
+        aside = _free_place(path)
+        git_file.rename(aside)
+        found += f" (that is {aside} now)"
     files.create(git_file, pointer_to(registration, path), sync=False)
     write_anchor(registration, path)
     return GitFileChange(found, mended=True)
@@ -108,8 +126,17 @@ def way_out(worktree: LinkedWorktree, agent_id: str) -> str | None:
     """Return the command after which such a worktree can go; ``None`` for any other worktree."""
     if own_repository(worktree) is None:
         return None
-    git_file, aside = worktree.path / ".git", worktree.path.with_name(f"{worktree.path.name}.git")
+    git_file, aside = worktree.path / ".git", _free_place(worktree.path)
     return f"{shlex.join(('mv', os.fspath(git_file), os.fspath(aside)))} && ralph-wrap rm {agent_id}"
+
+
+def _free_place(path: Path) -> Path:
+    """Return a free path beside a worktree, for what is in the place of its ``.git`` file."""
+    aside, number = path.with_name(f"{path.name}.git"), 1
+    while os.path.lexists(aside):
+        number += 1
+        aside = path.with_name(f"{path.name}-{number}.git")
+    return aside
 
 
 def _is_at_its_place(worktree: LinkedWorktree) -> bool:
@@ -118,7 +145,7 @@ def _is_at_its_place(worktree: LinkedWorktree) -> bool:
     try:
         return (
             not worktree.clone
-            and is_same_directory(path, worktree.inode)
+            and is_same_directory(path, worktree.inode, worktree.born)
             and worktree.owner is not None
             and read_mark(registration) == worktree.owner.mark
             and _named_directory(registration) == path

@@ -48,6 +48,7 @@ class LinkedWorktree(NamedTuple):
         objects: the directories with the objects of the repository, before an agent worked in the worktree;
             ``None`` if that is unknown.
         inode: of its directory, when an agent began to work there; 0 if that is unknown.
+        born: when that directory was made, in nanoseconds since the epoch; 0 if that is unknown.
 
     """
 
@@ -64,6 +65,7 @@ class LinkedWorktree(NamedTuple):
     clone: bool = False
     objects: ObjectStamps | None = None
     inode: int = 0
+    born: int = 0
 
     @property
     def copies(self) -> RepositoryCopies | None:

@@ -29,7 +29,7 @@ from ralph_wrap.git import decode, file_system_config, pointer
 from ralph_wrap.git.quarantine import release
 from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree import ownership
-from ralph_wrap.worktree.git_file import is_same_directory
+from ralph_wrap.worktree.git_file import is_same_directory, leads_elsewhere
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import directory_of
 from ralph_wrap.worktree.managed.metadata import marked
@@ -113,6 +113,7 @@ def adopt(repository: Repository, record: SessionRecord, *, path: Path, trash: P
         else None,
         clone=(registration / ownership.CLONE).is_file(),
         inode=record.worktree_inode,
+        born=record.worktree_born,
     )
 
 
@@ -157,7 +158,12 @@ def _is_sessions(registration: Path, path: Path, leaving: Path | None, record: S
     names_path = pointer.is_below_some_mount(content, path, _TAIL)
     if names_path and record.state == "starting":
         _complete_pointer(registration, path, content)
-    is_same = leaving is None and is_same_directory(path, record.worktree_inode)
+    is_same = (
+        leaving is None
+        and is_same_directory(path, record.worktree_inode, record.worktree_born)
+        and not leads_elsewhere(path, registration)
+        and not ownership.others_naming(registration, path)
+    )
     if names_path and (is_same or ownership.names_registration(directory, registration, path=path)):
         ours = pointer.gitdir_content(path)
         if content != ours:

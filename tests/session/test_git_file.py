@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.agent_script import TRUSTED
+from tests.support.directory_listing import listing
 from tests.support.orphans import Orphan, orphan, sweep
 from tests.support.repo import make_repo
 from tests.support.sessions import PROGRAM, Result, command, run
@@ -28,6 +30,7 @@ WAYS = {
     "a FIFO": "rm .git; mkfifo .git",
     "not readable": "chmod 0 .git; mv .git old; : > .git; chmod 0 .git",
 }
+ELSEWHERE = ("another repository", "a symlink")
 COMMIT = 'echo $1 > $1; git add -A && git commit -qm "$1"'
 OWN_REPOSITORY = "rm .git; git init -q; echo new > new; git add -A; git commit -qm own"
 
@@ -131,17 +134,72 @@ def test_a_setup_that_makes_a_repository_of_its_own_ends_the_session(
     assert ended.report["ended_by"] == "leak"
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_sweep_writes_the_file_of_a_dead_session_back(repo: Repo, tmp_path: Path, way: str) -> None:
-    """It knows the directory by its inode: the work is saved, and the worktree removed."""
+def _break(left: Orphan, tmp_path: Path, way: str) -> None:
     make_repo(tmp_path / "other")
-    left = orphan(repo)
     others = {"OTHER": str(tmp_path / "other")}
     subprocess.run(("sh", "-c", WAYS[way]), check=True, cwd=left.worktree, env={**os.environ, **others})
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way not in ELSEWHERE])
+def test_a_sweep_writes_the_file_of_a_dead_session_back(repo: Repo, tmp_path: Path, way: str) -> None:
+    """It knows the directory by inode and birth time: the work is saved, and the worktree removed."""
+    left = orphan(repo)
+    _break(left, tmp_path, way)
     swept = sweep(repo)
     assert swept.status == 0, swept.stderr
     assert repo.show(f"{left.wip}:new") == b"new\n"
     assert not left.worktree.exists()
+
+
+@pytest.mark.parametrize("way", ELSEWHERE)
+def test_a_sweep_leaves_the_worktree_of_another_repository(repo: Repo, tmp_path: Path, way: str) -> None:
+    """Nobody knows whether the agent or the user has led it there: nothing in it is touched."""
+    left = orphan(repo)
+    _break(left, tmp_path, way)
+    before = listing(left.worktree)
+    swept = sweep(repo)
+    assert (swept.status, listing(left.worktree)) == (5, before)
+    assert "its worktree was moved or replaced" in swept.stdout.decode()
+
+
+@pytest.mark.parametrize("content", ["plain files", "a worktree of another repository"])
+def test_a_sweep_leaves_a_new_directory_with_the_inode_of_the_old_one(
+    repo: Repo, tmp_path: Path, content: str
+) -> None:
+    """File systems give the inode of a deleted directory to the next one. This one is the user's."""
+    left = orphan(repo)
+    shutil.rmtree(left.worktree)
+    if content == "plain files":
+        left.worktree.mkdir()
+    else:
+        make_repo(tmp_path / "other").git("worktree", "add", "-q", str(left.worktree))
+    (left.worktree / "precious").write_text("the user's\n")
+    left.change(worktree_inode=left.worktree.stat().st_ino)
+    before = listing(left.worktree)
+    swept = sweep(repo)
+    assert (swept.status, listing(left.worktree)) == (5, before)
+    assert "its worktree was moved or replaced" in swept.stdout.decode()
+
+
+def test_a_sweep_leaves_a_directory_that_another_registration_names(repo: Repo) -> None:
+    """A worktree of the user's may be there."""
+    left = orphan(repo)
+    (left.worktree / ".git").unlink()
+    shutil.copytree(left.registration, left.registration.with_name("users"))
+    before = listing(left.worktree)
+    assert sweep(repo).status == 5
+    assert listing(left.worktree) == before
+
+
+def test_what_was_in_the_place_of_the_file_is_kept(repo: Repo, broken: Callable[..., Result]) -> None:
+    """It lies beside the worktree, and the warning names it. A second one does not replace the first."""
+    ended = broken('rm .git; echo "word $RALPH_ITERATION" > .git', "-n", "2")
+    assert ended.ending == ("max-iterations", 2, 0), ended.stderr
+    worktree = Orphan(repo, ended.report["session"]).worktree
+    first, second = (worktree.with_name(f"{worktree.name}{end}.git") for end in ("", "-2"))
+    assert (first.read_text(), second.read_text()) == ("word 1\n", "word 2\n")
+    for aside, warning in zip((first, second), ended.warnings, strict=True):
+        assert f"(that is {aside} now)" in warning["message"]
 
 
 def test_a_sweep_keeps_a_repository_of_the_agents_own(repo: Repo) -> None:
@@ -155,10 +213,11 @@ def test_a_sweep_keeps_a_repository_of_the_agents_own(repo: Repo) -> None:
     assert repo.git("log", "--format=%s", cwd=left.worktree) == "own"
 
 
-def test_a_sweep_knows_no_directory_without_its_inode(repo: Repo) -> None:
+@pytest.mark.parametrize("unknown", ["worktree_inode", "worktree_born"])
+def test_a_sweep_knows_no_directory_without_inode_or_birth_time(repo: Repo, unknown: str) -> None:
     """A record of an earlier version has none: a directory without the file may be anybody's."""
     left = orphan(repo)
-    left.change(worktree_inode=0)
+    left.change(**{unknown: 0})
     (left.worktree / ".git").unlink()
     assert sweep(repo).status == 5
     assert (left.worktree / "new").read_text() == "new\n"

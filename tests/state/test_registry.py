@@ -52,8 +52,9 @@ RECORD: dict[str, Any] = {
     "restored": None,
     "worktree": None,
     "branch_created": True,
-    "task": "",
     "worktree_inode": 0,
+    "worktree_born": 0,
+    "task": "",
     "agents_unseen": False,
     "title": "Login page",
 }

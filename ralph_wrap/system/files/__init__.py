@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import stat
+import sys
 import threading
 from pathlib import Path
 
@@ -26,6 +27,8 @@ _BLOCK = 1 << 20  # bytes that a copy holds in memory
 _PAGE = 4096  # bytes; files of the kernel have no size
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}  # link(2): errors of file systems without links
 _RANDOM = 8  # bytes in the name of a temporary file
+_AT_FDCWD, _AT_SYMLINK_NOFOLLOW = -100, 0x100  # <linux/fcntl.h>
+_STATX_BTIME, _STATX_SIZE = 0x800, 256  # <linux/stat.h>
 _HEX = deferred.pattern(f"[0-9a-f]{{{2 * _RANDOM}}}")
 
 State = tuple[int, ...] | None
@@ -294,6 +297,28 @@ def sync_file_system(path: Path) -> None:
             raise OSError(number, os.strerror(number), str(path))
     finally:
         os.close(descriptor)
+
+
+def birth_time(path: Path) -> int:
+    """Return when a file was made, in nanoseconds since the epoch; 0 if that is unknown (``statx(2)``).
+
+    Raises:
+        OSError: there is no such file.
+
+    """
+    born = getattr(path.lstat(), "st_birthtime", None)  # macOS
+    if born is not None:
+        return int(born * 1e9)
+    library = deferred.ctypes.CDLL(None, use_errno=True)
+    found = deferred.ctypes.create_string_buffer(_STATX_SIZE)
+    if not hasattr(library, "statx"):
+        return 0
+    if library.statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, _STATX_BTIME, found) != 0:
+        return 0
+    if not int.from_bytes(found.raw[:4], sys.byteorder) & _STATX_BTIME:  # a file system without it
+        return 0
+    seconds, nanoseconds = found.raw[80:88], found.raw[88:92]  # stx_btime, <linux/stat.h>
+    return int.from_bytes(seconds, sys.byteorder) * 10**9 + int.from_bytes(nanoseconds, sys.byteorder)
 
 
 def read(path: Path, limit: int = 1 << 20) -> bytes:
