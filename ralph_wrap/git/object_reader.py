@@ -136,6 +136,34 @@ def read_objects(git: Git, oids: Sequence[str]) -> dict[str, Answer]:
         return dict(reader.read_all(oids))
 
 
+def is_gone(git: Git, oid: str, witnesses: Sequence[str]) -> bool:
+    """Return whether it is proven that a repository has no object with an id.
+
+    A git that is started for this alone has to say plainly that it is missing, without a word more, and to
+    read other commits of the same repository. Where a directory of objects is not there for a while, or a
+    pack is damaged, git says missing, too.
+
+    Arguments:
+        git: git in the repository.
+        oid: the object id.
+        witnesses: commits that have to be readable; without any, nothing is proven.
+
+    Raises:
+        GitError: git does not work here.
+        OSError: there is no room for a temporary directory.
+
+    """
+    if not witnesses:
+        return False
+    with (
+        git_without_configuration(git, store_of(git).objects, is_sha1=len(oid) == _SHA1) as apart,
+        ObjectReader(apart) as reader,
+    ):
+        answers = dict(reader.read_all([*witnesses, oid]))
+        is_readable = all(answers[witness].kind == "commit" for witness in witnesses)
+        return is_readable and answers[oid].is_missing and reader.began_silently
+
+
 class ObjectReader:
     """Reads objects by their ids.
 
@@ -179,6 +207,11 @@ class ObjectReader:
                 # Beside a `git repack`, git may have lost a pack. One that is started now finds the new one.
                 answers = [self._read_alone(oid) for oid in part]
             yield from zip(part, answers, strict=True)
+
+    @property
+    def began_silently(self) -> bool:
+        """The last git that was started said nothing before the first object."""
+        return not self._said
 
     def _read_alone(self, oid: str) -> Answer:
         """Return an object as a git reads it that has read nothing else before."""

@@ -8,6 +8,7 @@ import time
 from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.git import resolve_commit
 from ralph_wrap.git.remote import push_addresses
+from ralph_wrap.session.lost_snapshots import drop_lost
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import deferred
 from ralph_wrap.worktree import fingerprints
@@ -224,8 +225,7 @@ class Checkpoint:
             self._lacking, self._failure = f"no snapshot of iteration {number}: {error}", str(error)
             return
         self._failure = ""
-        for line in kept.broken:
-            self._log.warning("snapshot.broken", f"a snapshot is broken, so its ref is gone: {line}")
+        drop_lost(tree, self._git, record.id, kept.head, self._log)
         self._work, self._lacking = kept.ref or "", "; ".join(kept.problems)
         self._log.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)
         if problems := [*kept.problems, *kept.in_submodules]:

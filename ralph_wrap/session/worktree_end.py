@@ -7,6 +7,7 @@ import shlex
 
 from ralph_wrap.config import OnDirty
 from ralph_wrap.git import list_refs, pointer
+from ralph_wrap.session.lost_snapshots import drop_lost
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -178,6 +179,9 @@ class WorktreeEnd(NamedTuple):
             command = way_out(tree, self.record.id) or _way_out_of_damage(outcome)
             outcome = outcome._replace(way_out=command)
         self.log_outcome(os.fspath(tree.path), outcome)
+        if outcome.saved and not outcome.saved.damage:
+            head = outcome.saved.head.commit if outcome.saved.head else None
+            drop_lost(tree, self.project.git, self.record.id, head, self.log, at_end=self.project.root)
         return outcome
 
     def _clear_locks(self, tree: LinkedWorktree) -> None:
@@ -214,8 +218,6 @@ class WorktreeEnd(NamedTuple):
     def log_outcome(self, path: str, outcome: WorktreeOutcome) -> None:
         """Log what became of a worktree."""
         saved = outcome.saved
-        for line in saved.broken if saved else ():
-            self.log.warning("snapshot.broken", f"a snapshot is broken, so its ref is gone: {line}")
         if saved and saved.branch:
             self.log.event("work.saved", branch=saved.branch, paths=list(saved.paths))
         if saved and saved.snapshots:

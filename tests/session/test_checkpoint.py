@@ -286,3 +286,17 @@ def test_nothing_waits_for_a_gc(repo: Repo) -> None:
     assert result.status == 0
     assert result.report["kept"] is None
     assert repo.git("show", f"{result.report['saved']}:new.txt") == "new"
+
+
+def test_a_snapshot_whose_commit_is_gone_is_named_when_its_ref_goes(repo: Repo) -> None:
+    """The log has the ref and the object id, so that the commit can still be searched for."""
+    delete = (
+        'o=$(git for-each-ref --format="%(objectname)" refs/ralph/snapshots/); echo "$o" > lost;'
+        ' rm -f "$(git rev-parse --git-common-dir)/objects/$(echo "$o" | sed "s,^..,&/,")"'
+    )
+    result = run(repo.path, "-n", "2", *on_each("echo 1 > one", delete))
+    lost = repo.git("show", f"{result.report['branch']}-wip:lost")
+    events = [event for event in result.events if event["event"] == "snapshot.lost"]
+    ref = f"refs/ralph/snapshots/{result.report['id']}/1"
+    assert [(event["ref"], event["commit"]) for event in events] == [(ref, lost)]
+    assert snapshots(repo) == {}

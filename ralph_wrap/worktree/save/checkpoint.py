@@ -23,7 +23,7 @@ from ralph_wrap.git.safe.submodules import changed_inside, pointers_below
 from ralph_wrap.git.status import parse_status, stage_all, start_status
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.apart import store_again
-from ralph_wrap.worktree.save.commits import drop_broken_snapshots, make_snapshots
+from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.damage import may_be_damage
 from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.inspect import look
@@ -49,7 +49,6 @@ class Snapshot(NamedTuple):
             work. ``None`` if there was none, and HEAD was on the branch of the session.
         problems: one line for each part that could not be kept, for example work in other repositories.
         in_submodules: one line for work in submodules whose repositories are in the registration.
-        broken: one line for each earlier snapshot that a ``git gc`` has deleted; its ref is gone.
 
     """
 
@@ -57,15 +56,14 @@ class Snapshot(NamedTuple):
     ref: str | None
     problems: tuple[str, ...] = ()
     in_submodules: tuple[str, ...] = ()
-    broken: tuple[str, ...] = ()
 
 
 def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str, number: int) -> Snapshot:
     """Keep the uncommitted work of an iteration as a hidden ref.
 
     Every object is read back before it gets the ref. A ``git gc`` that has begun before, and goes on, can
-    break the snapshot later: then the next snapshot, or the end of the session, drops the ref. The end itself
-    stores all work anew, in a way that no gc disturbs (see ``apart``).
+    break the snapshot later (see ``commits.drop_lost_snapshots``). The end of the session stores all work
+    anew, in a way that no gc disturbs (see ``apart``).
 
     Arguments:
         worktree: the worktree of the session.
@@ -80,7 +78,6 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
 
     """
     worktree_git = _git(worktree, git)
-    broken = drop_broken_snapshots(worktree_git, agent_id)
     with scratch_in(worktree.registration) as directory:
         index = directory / "index"
         for attempt in range(1, _ATTEMPTS + 1):
@@ -89,12 +86,10 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
                     store_again(worktree, worktree_git, index)
                 kept, commit = _stored(worktree, worktree_git._replace(index_file=index), session, number)
                 if commit is None:
-                    return kept._replace(broken=broken)
+                    return kept
                 damage = find_damage(worktree_git, [commit], [kept.head] if kept.head else [])
                 if damage is None:
-                    return kept._replace(
-                        ref=_named(worktree_git, commit, agent_id, session, number), broken=broken
-                    )
+                    return kept._replace(ref=_named(worktree_git, commit, agent_id, session, number))
                 failure = GitError("cat-file", 0, f"error: {damage}")
             except GitError as error:
                 if not may_be_damage(error):

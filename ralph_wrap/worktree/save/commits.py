@@ -11,13 +11,14 @@ from pathlib import Path
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import create_ref, decode_lines, delete_ref, existing_commits, list_refs, run_git
+from ralph_wrap.git.object_reader import is_gone, read_objects
 from ralph_wrap.git.oid import oids_in
 from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.system import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from ralph_wrap.git import Git
 
@@ -27,14 +28,26 @@ _KEPT_REFS = ("refs/heads/", "refs/tags/", "refs/remotes/", "refs/ralph/")  # th
 _NO_NAMES = {"objects", "modules", "hooks", "lfs"}  # in a repository, these name no commits of its own
 
 
-def unreferenced(git: Git, named: Collection[str]) -> list[str]:
-    """Return the commits among some object ids that no ref contains, without their ancestors.
+def named_commits(git: Git, named: Collection[str], problems: list[str]) -> list[str]:
+    """Return the commits and tags among some object ids.
+
+    Arguments:
+        git: git in the repository.
+        named: object ids; many name no object, or one of another kind.
+        problems: gets a line for each object that is there and cannot be read: it may be a commit.
 
     Raises:
         GitError: git failed.
 
     """
-    return unreachable(git, existing_commits(git, named))
+    wanted = sorted(named)
+    found = read_objects(git, wanted)
+    problems += [
+        f"object {oid}, which only the worktree's registration may name, {found[oid].problem}"
+        for oid in wanted
+        if found[oid].problem and not found[oid].is_missing
+    ]
+    return [oid for oid in wanted if found[oid].kind in {"commit", "tag"}]
 
 
 def make_snapshots(git: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, ...]:
@@ -56,34 +69,46 @@ def make_snapshots(git: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, .
     return tuple(made)
 
 
-def drop_broken_snapshots(git: Git, agent_id: str, present: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Delete the refs of snapshots that lack objects, with their reflogs, and return one line for each.
+def drop_lost_snapshots(
+    git: Git,
+    agent_id: str,
+    witnesses: Sequence[str],
+    dropped: Callable[[str, str], object],
+    *,
+    complete: bool = False,
+) -> tuple[str, ...]:
+    """Delete the refs of snapshots whose commit is gone, and return one line for each that is damaged.
 
-    A ``git gc --prune=now`` that began before a snapshot may have deleted some of its objects, and git does
-    not work with a ref whose commit is missing.
+    A ``git gc --prune=now`` that began before a snapshot may have deleted its commit, and git does not work
+    with a ref whose commit is missing. Any other damage may be mended, or pass: such a ref stays.
 
     Arguments:
         git: git in the repository, or in the worktree.
         agent_id: names the refs.
-        present: read every object but those of these commits; ``None``: look only for the commits.
+        witnesses: the base of the session and the commit at HEAD; while one cannot be read, no ref goes.
+        dropped: called with each ref as soon as it is deleted, and with its object id.
+        complete: look for damage in every object but those of the witnesses, not only in the commits.
 
     Raises:
         GitError: git failed.
+        OSError: there is no room for a temporary directory.
 
     """
     prefix = f"refs/ralph/snapshots/{agent_id}/"
     refs = {ref: oid for ref, oid in list_refs(git, prefix).items() if not ref.endswith("/submodules")}
-    if not refs:
-        return ()
-    existing = {*existing_commits(git, refs.values())}
-    broken = {ref: f"commit {oid} is missing" for ref, oid in refs.items() if oid not in existing}
-    if present is not None and find_damage(git, sorted(existing), present) is not None:
-        for ref, oid in refs.items():
-            if oid in existing and (damage := find_damage(git, [oid], present)) is not None:
-                broken[ref] = damage
-    for ref in broken:
-        delete_ref(git, ref, refs[ref])
-    return tuple(f"{ref}: {damage}" for ref, damage in sorted(broken.items()))
+    found = read_objects(git, [*dict.fromkeys(refs.values())])
+    damaged: list[str] = []
+    for ref, oid in sorted(refs.items()):
+        if not found[oid].problem:
+            damage = find_damage(git, [oid], witnesses) if complete else None
+        elif found[oid].is_missing and is_gone(git, oid, witnesses):
+            delete_ref(git, ref, oid)
+            dropped(ref, oid)
+            continue
+        else:
+            damage = f"commit {oid} {found[oid].problem}"
+        damaged += [f"{ref}: {damage}"] if damage else []
+    return tuple(damaged)
 
 
 def unreachable(git: Git, commits: list[str], without: Collection[str] = ()) -> list[str]:

@@ -19,7 +19,7 @@ from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.replica import CLONED
 from ralph_wrap.worktree.create.submodules import is_repository
-from ralph_wrap.worktree.save.commits import named_objects, unreferenced
+from ralph_wrap.worktree.save.commits import named_commits, named_objects, unreachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ def tips(
     problems += [f"{name} names a {kind}" for _, kind, name in refs if kind not in {"commit", "tag"}]
     tags = {oid for oid, kind, _ in refs if kind == "tag"}
     every = {oid for oid, kind, _ in refs if kind == "commit"}
-    every |= {*unreferenced(git, named_objects(repository, git, problems))}
+    named = named_objects(repository, git, problems)
+    every |= {*unreachable(git, named_commits(git, named, problems))}
     ignored = (
         {oid for oid, _, name in refs if name.startswith(("refs/remotes/", "refs/tags/"))}
         if cloned

@@ -12,7 +12,7 @@ from ralph_wrap.git import Head, finish_git, pointer, read_head, resolve_commit,
 from ralph_wrap.git.index import list_index
 from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.system.cancel import NEVER
-from ralph_wrap.worktree.save.commits import named_objects, unreferenced
+from ralph_wrap.worktree.save.commits import named_commits, named_objects, unreachable
 from ralph_wrap.worktree.save.index import lift_flags, not_in_index, status_of
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.save.result import Losses
@@ -116,7 +116,8 @@ def tree_losses(tree: LinkedWorktree, git: Git, index: Path, inner: tuple[str, .
     problems: list[str] = []
     status, walked = look(tree, worktree_git, worktree_git._replace(index_file=index), problems, inner)
     problems += [f"nested repository: {path}" for path in nested(status, walked)]
-    commits = unreferenced(worktree_git, named_objects(tree.registration, worktree_git, problems))
+    named = named_objects(tree.registration, worktree_git, problems)
+    commits = unreachable(worktree_git, named_commits(worktree_git, named, problems))
     return Losses(
         paths=(*status.changed, *status.untracked),
         commits=tuple(commits),
@@ -143,8 +144,10 @@ def tree_holds(tree: LinkedWorktree, git: Git, index: Path, directory: Path, sav
 
     """
     worktree_git = tree.git(git, directory)
-    named = named_objects(tree.registration, worktree_git, [])
-    if not named <= saved.named and unreferenced(worktree_git, named):
+    problems: list[str] = []
+    named = named_objects(tree.registration, worktree_git, problems)
+    new = named_commits(worktree_git, named - saved.named, problems)
+    if problems or unreachable(worktree_git, new):
         return False  # there is a new commit that only the registration names
     if _is_untouched(tree, directory, saved):
         return True

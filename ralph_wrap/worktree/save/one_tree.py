@@ -13,19 +13,25 @@ from ralph_wrap.git import (
     existing_commits,
     list_refs,
     move_ref,
-    read_commit,
     read_head,
     run_git,
     tree_of,
     worktree_holding,
 )
 from ralph_wrap.git.index import list_index, write_tree
+from ralph_wrap.git.object_reader import is_gone
 from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.git.status import Status
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.apart import StoreApart, present_of
-from ralph_wrap.worktree.save.commits import make_snapshots, named_objects, unreachable, unreferenced
-from ralph_wrap.worktree.save.damage import changed_paths, lost_commit, may_be_damage, newest_whole_commit
+from ralph_wrap.worktree.save.commits import make_snapshots, named_commits, named_objects, unreachable
+from ralph_wrap.worktree.save.damage import (
+    changed_paths,
+    head_commit,
+    lost_commit,
+    may_be_damage,
+    newest_whole_commit,
+)
 from ralph_wrap.worktree.save.from_snapshot import work_of_snapshot
 from ralph_wrap.worktree.save.index import copy_index, lift_flags, resolve, status_of, unlock
 from ralph_wrap.worktree.save.inspect import has_submodules, head_of, look, nested
@@ -139,7 +145,7 @@ def save_snapshot(tree: LinkedWorktree, git: Git, index: Path, request: SaveRequ
     commit = work_of_snapshot(git._replace(index_file=index), snapshot, tip, request.session).commit
     if commit is None or find_damage(git, [commit], present) is not None:
         return None
-    branch = _name(git, request, commit, _tip(git, request.branch))
+    branch = _name(tree, git, request, commit, _tip(git, request.branch))
     state = saved_state(git, commit)
     before = tree_of(git, state.head) if state.head else None
     paths = {*changed_paths(git, before, state.files), *changed_paths(git, before, state.staged)}
@@ -177,7 +183,7 @@ class _Found(NamedTuple):
 
     Attributes:
         head: the commit and the branch that are checked out.
-        named: the object ids in its registration.
+        commits: the commits that its registration names.
         picture: its uncommitted work; ``None`` if there is none.
         work: the rest of the result; branch and snapshots are still missing.
         names_head: the commit of a detached HEAD gets the branch of the saved work.
@@ -185,7 +191,7 @@ class _Found(NamedTuple):
     """
 
     head: Head
-    named: frozenset[str]
+    commits: list[str]
     picture: WorktreeTrees | None
     work: SavedWork
     names_head: bool = True
@@ -234,9 +240,9 @@ def _look_at_files(saving: _Saving, apart: StoreApart, *, is_last: bool) -> _Fou
     if request.unstarted:
         left = _left_by_checkout(tree, saving.scratch, head.commit or "HEAD", inner)
         if left is not None:
-            named = named_objects(tree.registration, saving.git, problems)
+            named, commits = _registered(saving, head, problems)
             work = SavedWork(None, (), (), (), 0, tuple(problems), left, head=head, named=named)
-            return _Found(head, named, None, work, names_head=False)
+            return _Found(head, commits, None, work, names_head=False)
     git, scratch = apart.seeing(saving.git), apart.seeing(saving.scratch)
     status, walked = look(tree, git, scratch, problems, inner, needs_index=not is_last)
     problems += [f"nested repository {path} cannot be saved" for path in nested(status, walked)]
@@ -246,7 +252,7 @@ def _look_at_files(saving: _Saving, apart: StoreApart, *, is_last: bool) -> _Fou
     elif not status.clean:
         trees = write_trees(tree, apart.git(saving.scratch), head, (status, walked.stamps), problems)
         picture = None if trees.shows_head else trees
-    named = named_objects(tree.registration, saving.git, problems)
+    named, commits = _registered(saving, head, problems)
     work = SavedWork(
         branch=None,
         paths=(*status.changed, *status.untracked),
@@ -258,7 +264,14 @@ def _look_at_files(saving: _Saving, apart: StoreApart, *, is_last: bool) -> _Fou
         named=named,
         stamps=walked.stamps,
     )
-    return _Found(head, named, picture, work)
+    return _Found(head, commits, picture, work)
+
+
+def _registered(saving: _Saving, head: Head, problems: list[str]) -> tuple[frozenset[str], list[str]]:
+    """Return the object ids in the registration, and the commits among them."""
+    named = named_objects(saving.tree.registration, saving.git, problems)
+    at_head = {head.commit} & named  # the save has read it
+    return named, [*filter(None, at_head), *named_commits(saving.git, named - at_head, problems)]
 
 
 def _look_at_registration(saving: _Saving, apart: StoreApart) -> _Found:
@@ -272,9 +285,9 @@ def _look_at_registration(saving: _Saving, apart: StoreApart) -> _Found:
     resolve(scratch)
     staged = write_tree(scratch)
     picture = WorktreeTrees(head.commit, head.tree, staged, staged)
-    named = named_objects(tree.registration, saving.git, problems)
+    named, commits = _registered(saving, head, problems)
     work = SavedWork(None, (), (), (), 0, tuple(problems), head=head, named=named)
-    return _Found(head, named, None if picture.shows_head else picture, work)
+    return _Found(head, commits, None if picture.shows_head else picture, work)
 
 
 def _store(saving: _Saving, apart: StoreApart, found: _Found) -> tuple[str | None, str | None]:
@@ -287,9 +300,16 @@ def _store(saving: _Saving, apart: StoreApart, found: _Found) -> tuple[str | Non
     commit = None
     if found.picture is not None:
         commit = _commit(saving, apart, found.picture)
-    at_head = [found.head.commit] if found.head.commit and found.head.commit != saving.tree.base else []
-    tips = [*([commit] if commit else []), *at_head, *_on_no_branch(saving, found)]
+    # The agent may have left the branch, and nothing else has read its commits.
+    left = None if found.head.branch == f"refs/heads/{saving.tree.branch}" else _branch_tip(saving)
+    wanted = [commit, found.head.commit, left, *found.commits]
+    tips = [oid for oid in dict.fromkeys(wanted) if oid and oid != saving.tree.base]
     return commit, apart.enter(tips) if tips else None
+
+
+def _branch_tip(saving: _Saving) -> str | None:
+    """Return what the branch of the session holds; a submodule has no such branch."""
+    return _tip(saving.git, saving.tree.branch) if saving.tree.branch else None
 
 
 def _commit(saving: _Saving, apart: StoreApart, picture: WorktreeTrees) -> str:
@@ -307,9 +327,9 @@ def _commit(saving: _Saving, apart: StoreApart, picture: WorktreeTrees) -> str:
 def _on_no_branch(saving: _Saving, found: _Found) -> list[str]:
     """Return the commits that only the registration names, without their ancestors."""
     head = found.head
-    if head.branch is not None and head.branch.startswith("refs/heads/") and {*found.named} <= {head.commit}:
+    if head.branch is not None and head.branch.startswith("refs/heads/") and found.commits == [head.commit]:
         return []  # the branch holds the only one
-    return unreferenced(saving.git, found.named)
+    return unreachable(saving.git, found.commits)
 
 
 def _named(saving: _Saving, found: _Found, commit: str | None) -> SavedWork:
@@ -318,12 +338,12 @@ def _named(saving: _Saving, found: _Found, commit: str | None) -> SavedWork:
     before = _tip(git, request.branch)
     branch = None
     if commit is not None:
-        branch = _name(git, request, commit, before)
+        branch = _name(saving.tree, git, request, commit, before)
     elif found.names_head and head.branch is None and head.commit:
         # Work that was put back is on its branch already, and stays there if the next session needs it.
         own = (f"refs/heads/{request.branch}",) if before and before == request.restored else ()
         if unreachable(git, [head.commit], without=own):
-            branch = _name(git, request, head.commit, before)
+            branch = _name(saving.tree, git, request, head.commit, before)
     snapshots = make_snapshots(git, request.agent_id, _on_no_branch(saving, found))
     return found.work._replace(branch=branch, snapshots=snapshots)
 
@@ -357,7 +377,6 @@ def _save_beside_damage(saving: _Saving, present: Sequence[str], damage: str) ->
     problems: list[str] = []
     named = named_objects(tree.registration, git, problems)
     whole, at_head_damage = newest_whole_commit(tree, git, present)
-    damage = at_head_damage or damage
     commit, paths = None, tuple[str, ...]()
     with contextlib.ExitStack() as stack:
         apart = StoreApart(stack, tree, git, request.session, present)
@@ -367,16 +386,20 @@ def _save_beside_damage(saving: _Saving, present: Sequence[str], damage: str) ->
             paths = changed_paths(apart.git(git), picture.head_tree, picture.tree)
             commit = _commit(saving, apart, picture) if paths or not picture.shows_head else None
         at_head = [whole] if whole and whole not in present else []
-        others = [
-            oid for oid in existing_commits(git, sorted(named)) if find_damage(git, [oid], present) is None
-        ]
+        damages = {
+            oid: find_damage(git, [oid], present)
+            for oid in dict.fromkeys([_branch_tip(saving), *existing_commits(git, sorted(named))])
+            if oid
+        }
+        damage = at_head_damage or next(filter(None, damages.values()), damage)
+        others = [oid for oid, found in damages.items() if found is None]
         tips = [*([commit] if commit else []), *at_head, *others]
         if broken := apart.enter(tips) if tips else None:
             damage = f"{broken}; its files cannot be saved"
             return SavedWork(None, paths, (), (), 0, tuple(problems), named=named, damage=damage)
     branch = None
     if commit is not None:
-        branch = _name(git, request, commit, _tip(git, request.branch))
+        branch = _name(tree, git, request, commit, _tip(git, request.branch))
         damage += f"; the files are saved on {branch}, on top of {whole[:12] if whole else 'nothing'}"
     snapshots = make_snapshots(git, request.agent_id, _unnamed(git, others))
     return SavedWork(branch, paths, snapshots, (), 0, tuple(problems), named=named, damage=damage)
@@ -448,11 +471,11 @@ def _tip(git: Git, branch: str) -> str | None:
     return list_refs(git, ref).get(ref)
 
 
-def _name(git: Git, request: SaveRequest, commit: str, before: str | None) -> str:
+def _name(tree: LinkedWorktree, git: Git, request: SaveRequest, commit: str, before: str | None) -> str:
     """Point ``ralph/<id>-wip`` to a commit, and return the name that the commit has now.
 
-    The former commit of the branch gets a snapshot. If the branch must stay, or a worktree has it checked
-    out, the new commit gets a snapshot.
+    The former commit of the branch gets a snapshot. If the branch must stay, a worktree has it checked out,
+    or its commit is damaged, so that git gives it no other ref, the new commit gets a snapshot.
 
     Arguments:
         before: the former commit; ``None`` if there is no such branch.
@@ -466,19 +489,16 @@ def _name(git: Git, request: SaveRequest, commit: str, before: str | None) -> st
     elif before != commit:
         if request.keeps_branch or worktree_holding(git, ref):
             return make_snapshots(git, request.agent_id, [commit])[0]
-        if not existing_commits(git, [before]) or _is_broken_attempt(git, request, before):
+        if not existing_commits(git, [before]):
+            witnesses = [oid for oid in (tree.base, head_commit(tree, git)) if oid]
+            if not is_gone(git, before, witnesses):
+                return make_snapshots(git, request.agent_id, [commit])[0]
             delete_ref(git, ref, before)  # with its reflog, which names no lost commit so
             create_ref(git, ref, commit, reason)
             return branch
         make_snapshots(git, request.agent_id, [before])
         move_ref(git, ref, before, commit, reason, no_deref=True)
     return branch
-
-
-def _is_broken_attempt(git: Git, request: SaveRequest, before: str) -> bool:
-    """Return whether a commit is an earlier save of the same session, and lacks objects."""
-    is_own = read_commit(git, before).subject == f"{WORK_TITLE}{request.session}"
-    return is_own and find_damage(git, [before]) is not None
 
 
 def _reason(request: SaveRequest) -> str:

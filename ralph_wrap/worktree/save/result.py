@@ -57,7 +57,6 @@ class SavedWork(NamedTuple):
         stamps: what its files looked like before the save; ``None`` if nothing was saved.
         damage: an object that is missing or damaged, in words, and what was saved all the same. The worktree
             has to stay: it may have the last copy. Empty if every object was read back.
-        broken: one line for each snapshot that a ``git gc`` has deleted; its ref is gone.
 
     """
 
@@ -73,7 +72,6 @@ class SavedWork(NamedTuple):
     named: frozenset[str] = frozenset()
     stamps: FileStamps | None = None
     damage: str = ""
-    broken: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:

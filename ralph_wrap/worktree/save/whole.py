@@ -25,8 +25,6 @@ has a problem.
 
 from __future__ import annotations
 
-from ralph_wrap.git import existing_commits
-from ralph_wrap.worktree.save.commits import drop_broken_snapshots
 from ralph_wrap.worktree.save.inspect import has_submodules, tree_holds, tree_losses
 from ralph_wrap.worktree.save.one_tree import retire, save_tree
 from ralph_wrap.worktree.save.submodule_repositories import find
@@ -59,7 +57,6 @@ def save(
         OSError: a file cannot be read or written.
 
     """
-    broken = drop_broken_snapshots(git, request.agent_id, existing_commits(git, [worktree.base]))
     problems: list[str] = []
     submodules: tuple[SavedSubmodule, ...] = ()
     if has_submodules(worktree):
@@ -74,7 +71,7 @@ def save(
     saved = _with_submodules(saved._replace(problems=(*problems, *saved.problems)), submodules)
     if saved.branch is None and saved.clean and not saved.problems and not saved.damage:
         retire(git, request)
-    return saved._replace(broken=broken)
+    return saved
 
 
 def _with_submodules(saved: SavedWork, submodules: tuple[SavedSubmodule, ...]) -> SavedWork:

@@ -80,7 +80,7 @@ class Prune:
                 path.unlink()
 
 
-def _assert_whole(repo: Repo) -> None:
+def assert_whole(repo: Repo) -> None:
     """Every object of every ref and reflog is there, and nothing of a save is left."""
     repo.git("fsck", "--full", "--strict")
     repo.git("log", "--all", "--reflog", "--oneline")
@@ -106,7 +106,7 @@ def test_a_prune_takes_nothing_of_the_work(
     assert not tree.path.exists()
     assert tree.repo.git("show", f"{WIP}:new.txt") == "new"
     assert tree.repo.git("show", f"{WIP}^2:dir/tracked.txt") == "changed"
-    _assert_whole(tree.repo)
+    assert_whole(tree.repo)
 
 
 @pytest.mark.parametrize("step", ["pack-objects", "cat-file", "update-ref"])
@@ -127,7 +127,7 @@ def test_a_real_gc_takes_nothing_of_the_work(
     assert (tmp_path / "ran").exists()
     assert outcome.kept is None
     assert tree.repo.git("show", f"{WIP}:new.txt") == "new"
-    _assert_whole(tree.repo)
+    assert_whole(tree.repo)
 
 
 @pytest.mark.parametrize("step", ["cat-file", "worktree"])
@@ -142,7 +142,7 @@ def test_a_prune_takes_no_commit_of_the_agent(
     assert ran.exists()
     assert outcome.kept is None
     assert tree.repo.git("show", f"ralph/{ID}:new.txt") == "new"
-    _assert_whole(tree.repo)
+    assert_whole(tree.repo)
 
 
 def test_a_lost_file_of_a_commit_is_stored_again(tree: Tree) -> None:
@@ -153,7 +153,7 @@ def test_a_lost_file_of_a_commit_is_stored_again(tree: Tree) -> None:
     loose_path(tree.repo, tree.inside.git("rev-parse", "HEAD^{tree}")).unlink()
     assert tree.finish().kept is None
     assert tree.repo.git("show", f"ralph/{ID}:new.txt") == "new"
-    _assert_whole(tree.repo)
+    assert_whole(tree.repo)
 
 
 @pytest.mark.parametrize("how", DAMAGES)
@@ -197,7 +197,7 @@ def test_damage_in_a_commit_keeps_the_worktree(tree: Tree, how: str, lost: str) 
     outcome = tree.finish()
     assert outcome.kept is None
     assert tree.repo.git("rev-parse", f"{WIP}^", f"ralph/{ID}") == f"{third}\n{third}"
-    _assert_whole(tree.repo)
+    assert_whole(tree.repo)
 
 
 def test_a_lost_commit_of_the_reflog_keeps_the_worktree(tree: Tree) -> None:
@@ -239,11 +239,11 @@ def test_a_kept_worktree_makes_one_pack(tree: Tree) -> None:
     packs = tree.repo.path / ".git/objects/pack"
     tree.inside.write("new.txt", "new\n")
     for _ in range(3):
-        assert tree.finish(cancel=_Out()).later
+        assert tree.finish(cancel=OutOfTime()).later
     assert len([*packs.glob("*.pack")]) == len([*packs.glob("*.keep")]) == 1
     assert tree.finish().kept is None
     assert len([*packs.glob("*.pack")]) == 1
-    _assert_whole(tree.repo)
+    assert_whole(tree.repo)
 
 
 def test_what_a_killed_save_has_left_is_removed(tree: Tree) -> None:
@@ -258,21 +258,7 @@ def test_what_a_killed_save_has_left_is_removed(tree: Tree) -> None:
     assert [path.name for path in (objects / "pack").glob("*.keep")] == [f"pack-{'1' * 40}.keep"]
 
 
-@pytest.mark.parametrize("lost", [WIP, f"{WIP}^{{tree}}", f"{WIP}:new.txt"])
-def test_saved_work_with_a_lost_object_is_saved_again(tree: Tree, lost: str) -> None:
-    """A gc has deleted an object of an earlier save; the branch gets the new one."""
-    tree.inside.write("new.txt", "old\n")
-    assert tree.finish(cancel=_Out()).later
-    oid = tree.repo.git("rev-parse", lost)
-    _unpack(tree.repo)
-    loose_path(tree.repo, oid).unlink()
-    tree.inside.write("new.txt", "new\n")
-    assert tree.finish().kept is None
-    assert tree.repo.git("show", f"{WIP}:new.txt") == "new"
-    _assert_whole(tree.repo)
-
-
-def _unpack(repo: Repo) -> None:
+def unpack(repo: Repo) -> None:
     """Have only loose objects."""
     objects = repo.path / ".git/objects"
     for path in [*(objects / "pack").glob("*.pack")]:
@@ -298,22 +284,26 @@ def test_no_missing_commit_counts_as_contained_in_a_branch(tree: Tree) -> None:
     (tree.repo.path / ".git/refs/heads/ralph").mkdir(exist_ok=True)
     (tree.repo.path / ".git/refs/heads/ralph/other").write_text("7" * 40 + "\n")
     with pytest.raises(GitError):
-        unreachable(_git(tree.repo), ["8" * 40])
+        unreachable(git_at(tree.repo), ["8" * 40])
 
 
-class _Out(CancelToken):
+class OutOfTime(CancelToken):
+    """A session that has to end now."""
+
     @property
     def out_of_time(self) -> bool:
         """There is no time left."""
         return True
 
 
-def _git(repo: Repo) -> Git:
+def git_at(repo: Repo) -> Git:
+    """Return git in a repository."""
     return Git(repo.path, git_environment(os.environ))
 
 
-def _snapshot(tree: Tree, number: int = 1) -> str:
-    kept = snapshot(tree.linked, _git(tree.repo), agent_id=ID, session=SESSION, number=number)
+def take_snapshot(tree: Tree, number: int = 1) -> str:
+    """Take a snapshot, and return its ref."""
+    kept = snapshot(tree.linked, git_at(tree.repo), agent_id=ID, session=SESSION, number=number)
     assert kept.ref is not None
     return kept.ref
 
@@ -329,7 +319,7 @@ def test_a_prune_during_a_snapshot(
         script.read_text().replace(f"touch {ran}", f'[ -e {ran} ] && exec "$REAL" "$@"; touch {ran}')
     )
     tree.inside.write("new.txt", "new\n")
-    ref = _snapshot(tree)
+    ref = take_snapshot(tree)
     assert ran.exists()
     tree.repo.git("fsck", "--full")
     assert tree.repo.git("show", f"{ref}:new.txt") == "new"
@@ -341,37 +331,9 @@ def test_a_damaged_object_makes_no_snapshot(tree: Tree) -> None:
     blob = tree.inside.git("hash-object", "-w", "new.txt")
     damage_loose(tree.repo, blob, "empty")
     with pytest.raises(GitError) as raised:
-        _snapshot(tree)
+        take_snapshot(tree)
     assert blob in str(raised.value)
     assert tree.repo.git("for-each-ref", "refs/ralph/") == ""
-
-
-def test_a_broken_snapshot_is_dropped_by_the_next_one(tree: Tree) -> None:
-    """A gc has deleted its commit. Git would fail at its ref."""
-    tree.inside.write("new.txt", "new\n")
-    ref = _snapshot(tree)
-    loose_path(tree.repo, tree.repo.git("rev-parse", ref)).unlink()
-    kept = snapshot(tree.linked, _git(tree.repo), agent_id=ID, session=SESSION, number=2)
-    assert [line.partition(":")[0] for line in kept.broken] == [ref]
-    assert tree.repo.git("for-each-ref", "--format=%(refname)", "refs/ralph/") == kept.ref
-
-
-@pytest.mark.parametrize("lost", ["", "^{tree}", ":new.txt"])
-@pytest.mark.parametrize("how", ["missing", "empty"])
-def test_a_broken_snapshot_is_dropped_at_the_end(tree: Tree, lost: str, how: str) -> None:
-    """The last save does not need it, and says that it is gone; a whole one stays."""
-    tree.inside.write("new.txt", "first\n")
-    broken = _snapshot(tree, 1)
-    oid = tree.repo.git("rev-parse", f"{broken}{lost}")
-    tree.inside.write("new.txt", "second\n")
-    whole = _snapshot(tree, 2)
-    damage_loose(tree.repo, oid, how)
-    outcome = tree.finish()
-    assert outcome.kept is None
-    assert outcome.saved is not None
-    assert [line.partition(":")[0] for line in outcome.saved.broken] == [broken]
-    assert tree.repo.git("for-each-ref", "--format=%(refname)", "refs/ralph/") == whole
-    assert tree.repo.git("show", f"{WIP}:new.txt") == "second"
 
 
 def test_a_base_that_a_gc_has_deleted_is_not_missed(tree: Tree) -> None:
