@@ -22,7 +22,7 @@ import time
 
 from ralph_wrap.branches.broken import broken_refs, is_in_use, removal_of
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
-from ralph_wrap.git.quarantine import SUBMODULES, owners, release
+from ralph_wrap.git.quarantine import SUBMODULES, is_working, owners, release
 from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
 from ralph_wrap.session.worktree_end import damage_hint
 from ralph_wrap.state import ids, inventory
@@ -169,8 +169,9 @@ def _tidy_saves(project: Project, repository: Repository) -> None:
         return
     unfinished = {record.id for home in registries(project) for record in home.unfinished()}
     for owner in left:
-        session = owner.removesuffix(SUBMODULES)
-        if ids.agent_id_of(session) not in unfinished and not os.path.lexists(registrations / session):
+        session = owner.partition(SUBMODULES)[0]
+        is_needed = ids.agent_id_of(session) in unfinished or os.path.lexists(registrations / session)
+        if not is_needed and not is_working(objects, owner):
             release(objects, owner)
 
 

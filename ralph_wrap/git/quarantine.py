@@ -46,7 +46,7 @@ PREFIX = "ralph-wrap-save-"
 """In an object directory: what the name of a directory with new objects begins with; the owner follows."""
 
 SUBMODULES = "-submodules"
-"""The end of the name of an owner that copies commits of submodules; a session comes before it."""
+"""In the name of an owner that copies commits of submodules: after a session, before a random part."""
 
 _TITLE = "ralph-wrap: a save of "  # the first line of a .keep file; the owner follows
 _LARGEST = 1 << 20  # bytes of a .keep file
@@ -210,6 +210,14 @@ def release(objects: Path, owner: str) -> None:
     for keep in _keeps(objects, owner):
         keep.unlink(missing_ok=True)
     _remove_left(objects, owner)
+
+
+def is_working(objects: Path, owner: str) -> bool:
+    """Return whether a process has a quarantine of an owner; a lock that cannot be checked counts as one."""
+    try:
+        return any(files.is_locked(path) for path in objects.glob(f"{PREFIX}{owner}-*"))
+    except OSError:
+        return True
 
 
 def owners(objects: Path) -> set[str]:

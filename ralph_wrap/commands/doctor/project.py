@@ -205,7 +205,7 @@ def own_packs(repository: Repository) -> Iterator[DoctorCheck]:
     """Look for what killed saves have left among the objects of the repository."""
     name, why = "packs", "git gc leaves a pack with a .keep file as it is"
     objects = repository.common_dir / "objects"
-    sessions = {owner.removesuffix(SUBMODULES) for owner in owners(objects)}
+    sessions = {owner.partition(SUBMODULES)[0] for owner in owners(objects)}
     left = [
         session
         for session in sorted(sessions)

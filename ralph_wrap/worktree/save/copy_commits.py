@@ -13,7 +13,16 @@ import os
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import decode_lines, existing_commits, list_refs, resolve_commit, run_git
 from ralph_wrap.git.oid import is_oid
-from ralph_wrap.git.quarantine import SUBMODULES, borrow, enter, pack, quarantine, release
+from ralph_wrap.git.quarantine import (
+    SUBMODULES,
+    borrow,
+    enter,
+    is_working,
+    owners,
+    pack,
+    quarantine,
+    release,
+)
 from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -125,7 +134,8 @@ def transferred(git: Git, store: Git, found: RepositoryTips, owner: str) -> Iter
         git: git in the repository that has them.
         store: git in the other repository.
         found: what to copy.
-        owner: the session, or its agent id, for the name of the quarantine.
+        owner: the session, or its agent id, for the name of the quarantine. Each copy adds a part of its own,
+            because several may run at once.
 
     Raises:
         GitError: git cannot copy them.
@@ -140,19 +150,28 @@ def transferred(git: Git, store: Git, found: RepositoryTips, owner: str) -> Iter
     own, objects = (git.common_dir or git.git_dir) / "objects", store.git_dir / "objects"
     if any((own / "pack").glob("*.promisor")):
         raise OSError("it is a partial clone, and the rest of its objects are not here")
-    owner += SUBMODULES
+    _release_left(objects, owner + SUBMODULES)
+    owner += SUBMODULES + os.urandom(4).hex()
     try:
-        with quarantine(objects, owner) as directory:
+        with quarantine(objects, owner) as directory:  # until there are refs: its lock keeps others off
             borrow(directory, own)
             packed = pack(git._replace(quarantine=directory), objects, found.loose, found.common)
             if packed is not None:
                 _require_whole(store._replace(objects=packed), found)
                 enter(packed, objects, owner, found.loose)
             _require_whole(store, found)
-        yield
+            yield
     finally:
         with contextlib.suppress(OSError):  # the next sweep does it
             release(objects, owner)
+
+
+def _release_left(objects: Path, prefix: str) -> None:
+    """Release what killed copies have left; those that run hold the lock of their quarantine."""
+    with contextlib.suppress(OSError):
+        for left in owners(objects):
+            if left.startswith(prefix) and not is_working(objects, left):
+                release(objects, left)
 
 
 def _require_whole(store: Git, found: RepositoryTips) -> None:
