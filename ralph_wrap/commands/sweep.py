@@ -176,15 +176,19 @@ def _tidy_saves(project: Project, repository: Repository) -> None:
 
 
 def name_broken_refs(project: Project, log: Log) -> None:
-    """Say which refs of ours name a commit that is missing or damaged.
-
-    Raises:
-        GitError: git failed.
-
-    """
+    """Say which refs of ours name a commit that is missing or damaged."""
     if project.repository is None:
         return
-    for ref, problem in broken_refs(project.git).items():
+    try:
+        broken = broken_refs(project.git)
+    except (OSError, RalphError) as error:
+        log.warning(
+            "refs.unread",
+            f"the refs of ralph-wrap cannot be checked: {error}",
+            "to check them: ralph-wrap doctor",
+        )
+        return
+    for ref, problem in broken.items():
         log.warning(
             "ref.broken",
             f"{ref} names commit {problem}: git gc and git log --all fail",

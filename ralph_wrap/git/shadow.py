@@ -17,8 +17,11 @@ What looks at branches asks the repository itself only this::
     change_refs          a ref moves by a transaction, which only its repository has.
     list_refs            refs are loose, packed or in a reftable, and git alone reads all three.
     list_worktrees       which branches are checked out, and where.
+    other_tips           the other branches whose commits count as present.
+    read_objects         whether an object is whole: it is read in a git directory of its own.
     ref_origins          the reflog says whether a session made a branch.
     ref_times            the reflog says when a branch was dropped.
+    require_whole        whether a branch is whole before it is deleted, as read_objects.
     symbolic_ref_target  the name of the remote's main branch.
     worktree_holding     a branch that is checked out is not dropped.
 """

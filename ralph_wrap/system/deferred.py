@@ -91,10 +91,8 @@ FOR_SOME_PROJECTS = {
     "difflib": "difflib",  # a misspelt name
     "claiming": "ralph_wrap.session.remote.claiming",  # a session that is mirrored to a remote
     "give_back": "ralph_wrap.session.remote.give_back",  # a mirrored session that was killed at its start
-    "hashlib": "hashlib",  # fingerprints of files; a project that cannot hold records
     "job": "ralph_wrap.config.job",  # a job that another program has written
     "shadow": "ralph_wrap.git.shadow",  # a difference, which no configuration of the repository changes
-    "shutil": "shutil",  # a step that failed; files that are copied into a worktree
     "plain_root": "ralph_wrap.session.plain_root",  # a session without a worktree
     "push": "ralph_wrap.session.remote.push",  # a session that pushes its branch
     "restore": "ralph_wrap.worktree.restore",  # a session that goes on from an earlier one
@@ -107,6 +105,8 @@ FOR_SOME_PROJECTS = {
     "traceback": "traceback",  # an error that we did not expect
 }
 _FOR_WORKTREES = {
+    "hashlib": "hashlib",
+    "shutil": "shutil",
     "digest": "ralph_wrap.system.files.digest",
     "dialogue": "ralph_wrap.system.dialogue",
     "ctypes": "ctypes",  # inotify, prctl, syncfs: after git has begun to check out

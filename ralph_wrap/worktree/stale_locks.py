@@ -2,8 +2,9 @@
 
 Git makes ``<file>.lock``, writes to it, and renames it. A git that dies in between leaves the lock for ever:
 no later commit, ``resume`` or ``drop`` can change that branch. A git that lives may have closed the file
-already, so an open file is not what counts. The proof is that no git works in the repository, as far as this
-process sees, after all processes of the session have ended. Without ``/proc`` nothing is proven or removed.
+already, so an open file is not all that counts. The proof is that no git works in the repository, and no other
+program in its git directory, as far as this process sees, after all processes of the session have ended.
+Without ``/proc`` nothing is proven or removed.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def remove_stale_maintenance_lock(common_dir: Path) -> list[Path]:
 
 def _remove(common_dir: Path, paths: list[Path]) -> list[Path]:
     found = [(path, files.state(path)) for path in paths if _is_file(path)]
-    if not found or _git_works_in(common_dir):
+    if not found or _is_used(common_dir):
         return []
     removed = []
     for path, state in found:
@@ -76,19 +77,25 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _git_works_in(common_dir: Path) -> bool:
-    """Return whether a git that we have not started works in the repository; unknown counts as yes."""
+def _is_used(common_dir: Path) -> bool:
+    """Return whether a process that we have not started may hold a lock of the repository.
+
+    A program with a git library of its own has any name; it works in the git directory, or has a file open
+    there. A git may work in any checkout, and one that we may not look at counts as one that does.
+    """
     if not process_table.PROC.is_dir():
         return True
-    directories = [common_dir, *_checkouts(common_dir)]
+    checkouts = [*_checkouts(common_dir)]
     ours = {os.getpid(), *process_table.children(os.getpid())}
-    gits = [pid for pid, name in process_table.names().items() if name.startswith("git") and pid not in ours]
-    for pid in gits:
+    for pid, name in process_table.names().items():
+        is_git = name.startswith("git")
+        directories = [common_dir, *(checkouts if is_git else ())]
         try:
-            if any(process_table.paths_in(pid, directory) for directory in directories):
+            if pid not in ours and any(process_table.paths_in(pid, directory) for directory in directories):
                 return True
         except PermissionError:  # it is another user's
-            return True
+            if is_git:
+                return True
         except OSError:  # it has ended
             continue
     return False

@@ -115,12 +115,6 @@ def no_commit(path: Path) -> None:
     make_repo(path, empty=True)
 
 
-def bare(path: Path) -> None:
-    """Make a bare repository with a commit."""
-    source = make_repo(path.with_name("source"))
-    source.git("clone", "--quiet", "--bare", source.path, path)
-
-
 def branch_named_ralph(path: Path) -> None:
     """Make a repository in which no branch `ralph/…` can exist."""
     make_repo(path).git("branch", "ralph")
@@ -172,7 +166,6 @@ def test_signal(start_box: StartBox, repo: Repo, name: str) -> None:
     [
         pytest.param(no_repository, "not in a git repository", id="not a repository"),
         pytest.param(no_commit, "no commit", id="no commit yet"),
-        pytest.param(bare, "bare repository", id="bare"),
         pytest.param(branch_named_ralph, "'refs/heads/ralph' exists", id="a branch named ralph"),
     ],
 )

@@ -42,7 +42,7 @@ from ralph_wrap.state import project
 register = session.register_session
 
 def register_session(found, claim):
-    if project._symlink(found) is None:
+    if project.linked_directory(found) is None:
         return register(found, claim)
     away = project._away(found)
     away.prepare()

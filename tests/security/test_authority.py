@@ -204,4 +204,4 @@ def test_a_symlink_takes_no_isolation_away(repo: Repo, tmp_path: Path, entry: st
     assert (ended.status, ended.stdout) == (125, b"")
     assert f"{link} is a symlink, which is not followed" in ended.stderr
     fallen_back = defences.run(defences.SYMLINK_FALLS_BACK, "run", "-n", "1", "--", "pwd", cwd=repo.path)
-    assert fallen_back.stdout == f"{repo.path}\n".encode()
+    assert fallen_back.stdout == f"{repo.path}\n".encode(), fallen_back.stderr

@@ -149,10 +149,19 @@ def test_genuine_objects_are_accepted(tmp_path: Path, kind: str) -> None:
     require_genuine(git, made.git("rev-parse", "HEAD^{tree}"), before)
 
 
-def test_resume_puts_no_replaced_work_into_a_worktree(project: Repo) -> None:
+def _unpack(project: Repo, tmp_path: Path) -> None:
+    """Turn the objects of each pack into loose ones, whose files a test can replace."""
+    for pack in [*(project.path / ".git/objects/pack").glob("*.pack")]:
+        moved = pack.rename(tmp_path / "pack")
+        with moved.open("rb") as content:
+            subprocess.run(["git", "unpack-objects", "-q"], cwd=project.path, stdin=content, check=True)
+
+
+def test_resume_puts_no_replaced_work_into_a_worktree(project: Repo, tmp_path: Path) -> None:
     """The saved work stays where it is, and comes back when the object is back."""
     ended = run(project.path, "-n", "1", "--", "sh", "-c", "cat saved.txt; echo saved >saved.txt")
     saved = f"{ended.report['saved']}:saved.txt"
+    _unpack(project, tmp_path)
     oid, other = (project.git("rev-parse", name) for name in (saved, "main:below/file.txt"))
     path, content = (project.path / ".git/objects" / one[:2] / one[2:] for one in (oid, other))
     genuine = path.read_bytes()
@@ -171,10 +180,7 @@ def test_a_worktree_that_a_failed_resume_leaves_goes_later(
     """A process works in it, so it stays; ``rm`` takes it after that, and the saved work is still there."""
     options = ("-n", "1", "--isolation", isolation)
     ended = run(project.path, *options, "--", "sh", "-c", "echo saved >saved.txt")
-    for pack in [*(project.path / ".git/objects/pack").glob("*.pack")]:  # of a clone
-        moved = pack.rename(tmp_path / "pack")
-        with moved.open("rb") as content:
-            subprocess.run(["git", "unpack-objects", "-q"], cwd=project.path, stdin=content, check=True)
+    _unpack(project, tmp_path)
     agent_id, saved = ended.report["id"], project.git("rev-parse", f"{ended.report['saved']}:saved.txt")
     other = project.git("rev-parse", "main:below/file.txt")
     path, content_of = (project.path / ".git/objects" / one[:2] / one[2:] for one in (saved, other))
@@ -191,8 +197,8 @@ def test_a_worktree_that_a_failed_resume_leaves_goes_later(
             os.kill(pid, signal.SIGKILL)
     assert (refused.status, "processes work in it" in refused.stderr) == (TAMPERED, True), refused.stderr
     eventually(lambda: not any(map(psutil.pid_exists, pids)), "the end of the processes")
+    path.write_bytes(genuine)  # until then, work that cannot be read keeps the worktree
     removed = command("rm", agent_id, cwd=project.path)
     assert removed.status == 0, removed.stderr
     assert [*project.path.glob(".ralph/*/*-????/")] == []
-    path.write_bytes(genuine)
     assert project.show(f"{ended.report['saved']}:saved.txt") == b"saved\n"

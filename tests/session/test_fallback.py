@@ -170,16 +170,18 @@ def test_an_unusable_ralph_directory(
     _no_trace(repo)
 
 
-def test_a_gitignore_symlink_is_refused(repo: Repo, tmp_path: Path, script: Callable[[str], str]) -> None:
-    """Git does not follow it, and we do not write through it."""
+def test_a_gitignore_symlink_costs_no_isolation(
+    repo: Repo, tmp_path: Path, script: Callable[[str], str]
+) -> None:
+    """Git does not follow it, and we do not write through it: the rule goes into ``exclude``."""
     outside = tmp_path / "outside"
     outside.write_text("precious\n")
     (repo.path / ".gitignore").symlink_to(outside)
-    warning = _fell_back(run(repo.path, "-n", "1", "--", script("pwd")), repo.path)
-    assert "--ignore exclude" in warning["hint"]
+    ended = run(repo.path, "-n", "1", "--", script("pwd"))
+    assert ended.status == 0
+    assert ended.stdout.startswith(f"{repo.path}/.ralph/worktrees/".encode())
     assert outside.read_text() == "precious\n"
-    assert run(repo.path, "-n", "1", "--ignore", "exclude", "--", script("pwd")).warnings == []
-    assert outside.read_text() == "precious\n"
+    assert ".ralph/worktrees/" in (repo.path / ".git/info/exclude").read_text()
 
 
 def test_a_second_session_in_the_plain_root_is_refused(tmp_path: Path, script: Callable[[str], str]) -> None:

@@ -118,7 +118,9 @@ def test_the_hint_for_such_a_worktree_leads_to_its_end(repo: Repo, broken: Calla
     assert hint in refused.stderr
     assert "git worktree remove" not in refused.stderr
     assert hint == ended.report["way_out"]
-    subprocess.run(("sh", "-c", hint.replace("ralph-wrap", shlex.quote(PROGRAM))), check=True, cwd=repo.path)
+    subprocess.run(
+        ("sh", "-c", hint.replace("ralph-wrap rm", f"{shlex.quote(PROGRAM)} rm")), check=True, cwd=repo.path
+    )
     assert not kept.exists()
     assert repo.git("--git-dir", kept.with_name(f"{kept.name}.git"), "log", "--format=%s") == "own"
     assert repo.show(f"{ended.report['saved']}:new") == b"new\n"

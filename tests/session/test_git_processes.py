@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     ("script", "most"),
-    [("true", 8), ("echo new > new", 14), ("git commit -q --allow-empty -m work", 12)],
+    [("true", 14), ("echo new > new", 24), ("git commit -q --allow-empty -m work", 24)],
     ids=["no change", "a new file", "a commit"],
 )
 def test_git_processes_of_a_session(repo: Repo, tmp_path: Path, script: str, most: int) -> None:

@@ -302,7 +302,8 @@ def test_a_copy_that_takes_long_does_not_keep_other_work_back(
     project: Repo, remote: Repo, tmp_path: Path
 ) -> None:
     """After a SIGTERM the session goes on without it, and the claim names it."""
-    copy = f'*" pack-objects "*" {project.path}/.git/objects/pack/pack "*) exec sleep 600 ;;'
+    apart = f'" {project.path}/.git/objects/ralph-wrap-save-"*"-submodules-"*"/pack "'
+    copy = f'*" pack-objects "*{apart}*) exec sleep 600 ;;'
     path, made = shim_git(tmp_path / "bin", copy), tmp_path / "made"
     project.write(".ralph/config.toml", CONFIG.replace("200ms", "10m"))
     script = f"echo a > a; {WORK}; touch {made}; exec sleep 1000"

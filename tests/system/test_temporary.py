@@ -51,7 +51,7 @@ def test_it_is_never_the_current_directory(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path / "here")
     environ = {"TMPDIR": os.fspath(tmp_path / "absent")}
     with pytest.raises(RalphError) as caught:
-        temporary.temporary_directory(environ, [Path("/tmp"), Path("/var/tmp")])
+        temporary.temporary_directory(environ, [Path("/tmp"), Path("/var/tmp"), tmp_path])
     assert caught.value.message == "no directory for temporary files can be written"
     monkeypatch.setattr(temporary, "_USUAL", ())
     with pytest.raises(RalphError) as caught:

@@ -60,6 +60,16 @@ def test_the_lock_of_a_git_that_may_hold_it_stays(repo: Repo) -> None:
     assert lock.exists()
 
 
+def test_a_lock_that_another_program_holds_stays(repo: Repo) -> None:
+    """A program with a git library of its own is not named git, and its working directory is elsewhere."""
+    left = orphan(repo)
+    lock = repo.path / ".git" / "refs" / "heads" / f"{left.branch}.lock"
+    with lock.open("w") as held, subprocess.Popen(("sleep", "600"), cwd="/", stdout=held) as holder:
+        sweep(repo)
+        holder.kill()
+    assert lock.exists()
+
+
 def test_the_next_iteration_can_commit(repo: Repo, script: Callable[[str], str]) -> None:
     """The agent's git has left the lock in the first one."""
     agent = script(

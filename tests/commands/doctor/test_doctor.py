@@ -35,6 +35,8 @@ IN_THE_REPOSITORY = [
         "trust",
         "repository files",
         "branch names",
+        "refs",
+        "packs",
     ),
     *("ignore rule", "committer", "filters", "disk"),
 ]

@@ -200,6 +200,7 @@ OTHER_USES = {
     "save.submodule_snapshot",
     "save.submodule_snapshot.bring",
     "save.submodule_snapshot.make",
+    "stale_locks",
     "temporary",
     "user_checkout",
 }
