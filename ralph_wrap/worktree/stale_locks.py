@@ -2,9 +2,9 @@
 
 Git makes ``<file>.lock``, writes to it, and renames it. A git that dies in between leaves the lock for ever:
 no later commit, ``resume`` or ``drop`` can change that branch. A git that lives may have closed the file
-already, so an open file is not all that counts. The proof is that no git works in the repository, and no other
-program in its git directory, as far as this process sees, after all processes of the session have ended.
-Without ``/proc`` nothing is proven or removed.
+already, so an open file is not all that counts. The proof is that no git works in the repository, and no
+other program in its git directory, as far as this process sees, after all processes of the session have
+ended. Without ``/proc`` nothing is proven or removed.
 """
 
 from __future__ import annotations

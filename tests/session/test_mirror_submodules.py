@@ -302,7 +302,7 @@ def test_a_copy_that_takes_long_does_not_keep_other_work_back(
     project: Repo, remote: Repo, tmp_path: Path
 ) -> None:
     """After a SIGTERM the session goes on without it, and the claim names it."""
-    apart = f'" {project.path}/.git/objects/ralph-wrap-save-"*"-submodules-"*"/pack "'
+    apart = f'" {project.path}/.git/objects/ralph-wrap-save-"*"-submodules"*"/pack "'
     copy = f'*" pack-objects "*{apart}*) exec sleep 600 ;;'
     path, made = shim_git(tmp_path / "bin", copy), tmp_path / "made"
     project.write(".ralph/config.toml", CONFIG.replace("200ms", "10m"))
