@@ -80,9 +80,12 @@ class Project:
         self._monkeypatch.setenv("PATH", self.row.program_path(git))
 
     def start_beside(self) -> None:
-        """Have the user's git do what it does beside the sessions, again and again."""
+        """Have the user's git do what it does beside the sessions, again and again; once it must succeed.
+
+        Git 2.55 sometimes fails beside another maintenance: each deletes packs that the other one reads.
+        """
         if self.row.beside:
-            loop = 'until [ -e "$0" ]; do "$@" || exit; done'
+            loop = 'until [ -e "$0" ]; do "$@" && once=1; done; [ "$once" ]'
             words = ("sh", "-c", loop, os.fspath(self._enough), "git", *self.row.beside)
             self._beside = subprocess.Popen(words, cwd=self.repo.path)
 
