@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import decode, run_git
+from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import plain
 from ralph_wrap.worktree.leaks.observation import BRANCHES, CONFIGURATIONS, IGNORE
 
 TYPE_CHECKING = False
@@ -14,8 +16,24 @@ if TYPE_CHECKING:
     from ralph_wrap.state.landings import Landing
     from ralph_wrap.worktree.leaks.observation import FileState, Observation
 
+_TAGS = "refs/tags/"
 _SHORT = 7  # digits of an object id
 _SESSIONS_BRANCH = "branch.ralph/"  # git keeps the case of the part between the dots
+
+
+class Change(NamedTuple):
+    """One change.
+
+    Attributes:
+        words: what has changed, in a few words.
+        purpose: what *arguments* are for: *to bring it back* what is lost, or *to see it*.
+        arguments: of git in the checkout; none if no single command helps.
+
+    """
+
+    words: str
+    purpose: str = ""
+    arguments: tuple[str, ...] = ()
 
 
 def compare(
@@ -23,8 +41,8 @@ def compare(
     after: Observation,
     keys: Callable[[bytes, bytes], list[str]],
     landed: Collection[Landing] = (),
-) -> list[str]:
-    """Return the changes between two observations, each in a few words, with files last.
+) -> list[Change]:
+    """Return the changes between two observations, with files last.
 
     Arguments:
         before: the earlier observation.
@@ -34,10 +52,10 @@ def compare(
 
     """
     return [
-        *_changed_files(before.kept, after.kept, keys),
+        *map(Change, _changed_files(before.kept, after.kept, keys)),
         *_changed_refs(before, after, landed),
-        *(["the stash changed"] if before.stash != after.stash else ()),
-        *_changed_entries(before, after),
+        *_changed_stash(before, after),
+        *map(Change, _changed_entries(before, after)),
     ]
 
 
@@ -67,22 +85,54 @@ def _in_words(before: FileState | None, after: FileState | None) -> str:
     return {"?": "new", "A": "new, staged", "D": "staged"}.get(index, "modified")
 
 
-def _changed_refs(before: Observation, after: Observation, landed: Collection[Landing]) -> Iterator[str]:
+def _changed_refs(before: Observation, after: Observation, landed: Collection[Landing]) -> Iterator[Change]:
     if before.head != after.head and not (_is_commit(before) and _is_commit(after)):
-        yield f"HEAD moved from {_short(before.head)} to {_short(after.head)}"
+        yield Change(f"HEAD moved from {_short(before.head)} to {_short(after.head)}")
     elif before.head != after.head:
-        yield f"HEAD, on no branch, moved from {_short(before.head)} to {_short(after.head)}"
+        yield Change(f"HEAD, on no branch, moved from {_short(before.head)} to {_short(after.head)}")
     in_our_worktrees = before.held | after.held
     for name in sorted(before.refs.keys() | after.refs.keys()):
         old, new = before.refs.get(name, ""), after.refs.get(name, "")
         if old == new or name in in_our_worktrees or _has_landed(name, old, new, landed):
             continue
         if not old:
-            yield f"{_named(name)} created at {_short(new)}"
+            yield Change(f"{_named(name)} created at {_short(new)}")
         elif not new:
-            yield f"{_named(name)} deleted, was at {_short(old)}"
+            words = f"{_named(name)} deleted, was at {_short(old)}"
+            yield Change(words, "to bring it back", _to_create(name, old))
         else:
-            yield f"{_named(name)} moved from {_short(old)} to {_short(new)}"
+            yield Change(f"{_named(name)} moved from {_short(old)} to {_short(new)}")
+
+
+def _to_create(ref: str, oid: str) -> tuple[str, ...]:
+    """Return the arguments of git that make a deleted ref anew."""
+    for prefix, verb in ((BRANCHES, "branch"), (_TAGS, "tag")):
+        if ref.startswith(prefix):
+            return (verb, ref.removeprefix(prefix), oid)
+    return ("update-ref", ref, oid)
+
+
+def _changed_stash(before: Observation, after: Observation) -> Iterator[Change]:
+    """Yield the entries that are gone, and the new ones; no ref holds the commit of one that is gone."""
+    if (before.stash, before.stash_log) == (after.stash, after.stash_log):
+        return
+    old, new = before.stashed, after.stashed
+    if old is None or new is None or old.keys() == new.keys():
+        earlier = ("stash", "show", "-p", before.stash)
+        yield Change("the stash changed", *(("to see the earlier entry", earlier) if before.stash else ()))
+        return
+    for oid, title in old.items():
+        if oid not in new:
+            store = ("stash", "store", *(("-m", plain(title)) if title else ()), oid)
+            yield Change(f"{_entry(title)} gone, was at {_short(oid)}", "to bring it back", store)
+    for oid, title in new.items():
+        if oid not in old:
+            seen = ("stash", "show", "-p", oid)
+            yield Change(f"{_entry(title)} created at {_short(oid)}", "to see it", seen)
+
+
+def _entry(title: str) -> str:
+    return f'stash entry "{plain(title)}"' if title else "a stash entry"
 
 
 def _has_landed(name: str, old: str, new: str, landed: Collection[Landing]) -> bool:
@@ -105,7 +155,7 @@ def _short(name: str) -> str:
 
 
 def _named(ref: str) -> str:
-    for prefix, kind in ((BRANCHES, "branch"), ("refs/tags/", "tag")):
+    for prefix, kind in ((BRANCHES, "branch"), (_TAGS, "tag")):
         if ref.startswith(prefix):
             return f"{kind} {ref.removeprefix(prefix)}"
     return ref

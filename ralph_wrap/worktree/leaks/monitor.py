@@ -13,12 +13,11 @@ The monitor does not know, and does not guess, which process made a change: the 
 
 from __future__ import annotations
 
-import shlex
 import time
 
 from ralph_wrap.system import deferred
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.text import and_more, some
+from ralph_wrap.system.text import and_more, command, some
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,9 +29,11 @@ if TYPE_CHECKING:
     from ralph_wrap.state.landings import Landing
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
+    from ralph_wrap.worktree.leaks.compare import Change
     from ralph_wrap.worktree.leaks.observation import Observation, ObservedCheckout, RunningObservation
 
 _NAMED = 10  # changes of one observation in a message, which counts the others
+_MOST = 1000  # changes of one observation in events.jsonl
 _KEPT = 100  # lines of a whole session, which may run for weeks
 _STEP = 0.1  # seconds between two looks for a signal
 _PATIENCE = 600.0  # seconds until git counts as stuck
@@ -177,21 +178,35 @@ class LeakMonitor:
             self._log.warning(
                 "leak.unknown",
                 f"cannot look for changes outside the worktree: {reason}",
-                f"to see the cause: git -C {shlex.quote(str(self._root))} status",
+                f"to see the cause: {command('git', '-C', self._root, 'status')}",
             )
 
-    def _log_changes(self, when: str, changes: list[str]) -> None:
-        named = some(changes, _NAMED)
-        root = shlex.quote(str(self._root))
+    def _log_changes(self, when: str, changes: list[Change]) -> None:
+        words = [change.words for change in changes]
+        named = changes[:_NAMED]
+        remedies = [self._remedy(change) for change in named]
         self._log.warning(
             "leak.found",
-            f"changed outside the worktree {when}: {', '.join(named)}",
+            f"changed outside the worktree {when}: {', '.join(some(words, _NAMED))}",
             Commands.of(
-                f"made by the agent or another program: git -C {root} status", f"git -C {root} diff HEAD"
+                f"made by the agent or another program: {command('git', '-C', self._root, 'status')}",
+                command("git", "-C", self._root, "diff", "HEAD"),
+                *filter(None, remedies),
             ),
-            changes=named,
+            changes=some(words, _MOST),
+            remedies=[*filter(None, map(self._remedy, changes[:_MOST]))],
         )
-        lines = [f"{when}: {change}" for change in named]
+        lines = [
+            f"{when}: {change.words}{remedy and f'; {remedy}'}"
+            for change, remedy in zip(named, remedies, strict=True)
+        ]
+        lines += [f"{when}: {words}" for words in and_more(len(changes), _NAMED)]
         room = max(0, _KEPT - len(self._lines))
         self._lines += lines[:room]
         self._left_out += len(lines[room:])
+
+    def _remedy(self, change: Change) -> str:
+        """Return the command for a change, with its purpose; empty if there is none."""
+        if not change.arguments:
+            return ""
+        return f"{change.purpose}: {command('git', '-C', self._root, *change.arguments)}"

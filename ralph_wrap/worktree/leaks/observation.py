@@ -119,7 +119,10 @@ class Observation(NamedTuple):
         head: the full name of the checkout's branch, or the commit of a detached HEAD.
         commit: the commit of HEAD; empty before the first one.
         refs: names and object ids of refs.
-        stash: a value that changes with the stash.
+        stash: object id of the newest entry of the stash; empty without one.
+        stash_log: a value that changes with the other entries.
+        stashed: the titles of all entries by object id; ``None`` if their log cannot be read, as with
+            reftable.
         kept: files of the repository by name, each with a value that changes with the file.
         held: branches that are checked out in our worktrees.
 
@@ -130,7 +133,9 @@ class Observation(NamedTuple):
     head: str
     commit: str
     refs: Mapping[str, str]
-    stash: bytes
+    stash: str
+    stash_log: bytes
+    stashed: Mapping[str, str] | None
     kept: Mapping[str, bytes]
     held: frozenset[str]
 
@@ -182,7 +187,7 @@ class RunningObservation:
         head = decode(_content(_git_dir(git) / "HEAD").partition(b" ")[2]).strip()
         refs, current = _parse_refs(listed or b"")
         head = current or head.removeprefix("ref: ")
-        stash = refs.pop(_STASH, "").encode() + _content(_common_dir(git) / "logs" / _STASH)
+        stash, stash_log = refs.pop(_STASH, ""), _content(_common_dir(git) / "logs" / _STASH)
         return Observation(
             entries=dict(_with_disk(git.cwd, entries, ours)),
             ignore=_without_rule(_content(git.cwd / IGNORE)),
@@ -190,6 +195,8 @@ class RunningObservation:
             commit=refs.get(head, "" if head.startswith("refs/") else head),
             refs={name: oid for name, oid in refs.items() if not name.startswith(FREE)},
             stash=stash,
+            stash_log=stash_log,
+            stashed=_stashed(stash, stash_log),
             kept=dict(_kept(git)),
             held=frozenset((*ours.values(), self._checkout.branch)),
         )
@@ -239,6 +246,20 @@ def _parse_refs(output: bytes) -> tuple[dict[str, str], str]:
         if oid.endswith("*"):
             current = f"refs/{name}"
     return refs, current
+
+
+def _stashed(newest: str, log: bytes) -> dict[str, str] | None:
+    """Return the entries of the stash: its log has a line for each (git-stash(1))."""
+    if not newest:
+        return {}
+    _, _, lines = log.partition(b" ")
+    found = {}
+    for line in decode_lines(lines):
+        oids, _, title = line.partition("\t")
+        words = oids.split(" ", 2)
+        if len(words) > 1:
+            found[words[1]] = title
+    return found if newest in found else None
 
 
 def _with_disk(

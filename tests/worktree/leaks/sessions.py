@@ -29,8 +29,10 @@ def command_line(repo: Repo, words: str) -> None:
 
 
 def leaks(result: Result) -> list[str]:
-    """Return what was found during the first iteration, ids of objects left out."""
+    """Return what was found during the first iteration, without ids of objects and commands."""
     assert result.status == 0, result.stderr
     found = result.report["leaks"]
     assert all(line.startswith("during iteration 1: ") for line in found)
-    return [re.sub(r"\b[0-9a-f]{7}\b", "ID", line.removeprefix("during iteration 1: ")) for line in found]
+    words = [re.sub(r"; to [a-z ]+: git .*", "", line) for line in found]
+    words = [re.sub(r"\bralph/[0-9a-f]{4}\b", "ralph/ID", line) for line in words]
+    return [re.sub(r"\b[0-9a-f]{7}\b", "ID", line.removeprefix("during iteration 1: ")) for line in words]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from ralph_wrap.state import report as reports
 from tests.support.repo import Repo
 from tests.support.sessions import PROGRAM, command, run
-from tests.worktree.leaks.sessions import leaks, session
+from tests.worktree.leaks.sessions import command_line, leaks, session
 
 pytestmark = pytest.mark.usefixtures("ended")
 
@@ -73,12 +76,16 @@ REFS = {
     "a tag created": ("", "git tag v1", ["tag v1 created at ID"]),
     "a tag deleted": ("git tag v1", "git tag -d v1", ["tag v1 deleted, was at ID"]),
     "a note": ("", "git notes add -m x", ["refs/notes/commits created at ID"]),
-    "stashed": (EDIT, "git stash -q", ["the stash changed", "file.txt (restored)"]),
-    "stashed inside": ("", f"{IN}{EDIT}; git stash -q", ["the stash changed"]),
+    "stashed": (
+        EDIT,
+        "git stash -q",
+        ['stash entry "WIP on main: ID second" created at ID', "file.txt (restored)"],
+    ),
+    "stashed inside": ("", f"{IN}{EDIT}; git stash -q -m x", ['stash entry "On ralph/ID: x" created at ID']),
     "an older stash dropped": (
-        f"{EDIT}; git stash -q; {EDIT}; {EDIT}; git stash -q",
+        f"{EDIT}; git stash -q -m one; {EDIT}; {EDIT}; git stash -q -m two",
         "git stash drop -q stash@{1}",
-        ["the stash changed"],
+        ['stash entry "On main: one" gone, was at ID'],
     ),
 }
 
@@ -223,6 +230,54 @@ def test_the_words_accuse_no_agent(repo: Repo) -> None:
         f"during iteration 1: {created}",
         "during iteration 1: file.txt (modified)",
     ]
+
+
+LOST = {
+    "a branch": ("git branch side", "git branch -D side", "git rev-parse side"),
+    "a branch with a name for a shell": (
+        "git branch 'a$(touch${IFS}x)'",
+        "git branch -D 'a$(touch${IFS}x)'",
+        "git rev-parse 'a$(touch${IFS}x)'; ls",
+    ),
+    "an annotated tag": ("git tag -m v v1", "git tag -d v1", "git rev-parse v1"),
+    "a note": ("git notes add -m x", "git update-ref -d refs/notes/commits", "git notes list"),
+    "a stash entry": (f"{EDIT}; git stash -q -m 'my; own'", "git stash drop -q", "git stash list"),
+    "all stash entries": (
+        f"{EDIT}; git stash -q -m one; {EDIT}; git stash -q -m two",
+        "git stash clear",
+        "git stash list; git rev-parse stash",
+    ),
+}
+
+
+def typed(line: str, cwd: Path) -> str:
+    """Return the output of a line that somebody types there."""
+    return subprocess.check_output(("sh", "-c", line), cwd=cwd, text=True)
+
+
+@pytest.mark.parametrize(("prepared", "agent", "shown"), LOST.values(), ids=LOST)
+def test_the_command_brings_back_what_is_lost(repo: Repo, prepared: str, agent: str, shown: str) -> None:
+    """The hint and the report have it, and afterwards all is as before."""
+    command_line(repo, prepared)
+    before = typed(shown, repo.path)
+    result = session(repo, f"{OUT}{agent} >&2")
+    assert not repo.git("stash", "list")
+    purpose = "to bring it back: "
+    [warning] = result.warnings
+    hinted = [line.removeprefix(purpose) for line in warning["hint"].split("\n") if line.startswith(purpose)]
+    reported = [line.partition(purpose)[2] for line in result.report["leaks"]]
+    assert hinted == [line for line in reported if line] != []
+    for line in hinted:
+        typed(line, Path("/"))
+    assert typed(shown, repo.path) == before
+
+
+def test_an_entry_that_the_agent_leaves_can_be_seen(repo: Repo) -> None:
+    """Its work is on no branch of the session."""
+    result = session(repo, f"{IN}{EDIT}; git stash -q -m mine")
+    [line] = [line for line in result.warnings[0]["hint"].split("\n") if "to see it: " in line]
+    shown = typed(line.removeprefix("to see it: "), Path("/"))
+    assert "+more" in shown
 
 
 def test_many_changes_are_counted(repo: Repo) -> None:

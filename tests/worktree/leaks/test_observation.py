@@ -77,12 +77,13 @@ class Room:
 
     def changes(self, before: Observation, landed: Collection[landings.Landing] = ()) -> list[str]:
         """Return what has changed since a look."""
-        return compare(
+        found = compare(
             before,
             self.look(),
             lambda earlier, other: changed_keys(self.checkout.git, earlier, other),
             landed,
         )
+        return [change.words for change in found]
 
 
 @pytest.fixture
