@@ -61,6 +61,11 @@ def span(seconds: float) -> str:
     return f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
 
 
+def dollars(amount: float) -> str:
+    """Return an amount of US dollars, rounded to cents: ``$0.15``."""
+    return f"${amount:.2f}"
+
+
 def some(items: Sequence[str], most: int, suffix: str = "") -> list[str]:
     """Return the first of many items, and after them how many more there are.
 

@@ -8,6 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ralph_wrap.interfaces.web.escaping import finalize, quoted, shown
 from ralph_wrap.state.wording import state_of
+from ralph_wrap.system.text import dollars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,5 +76,12 @@ _templates = Environment(
     auto_reload=False,
 )
 _templates.filters.update(
-    age=_age, since=_since, count=_count, dash=_dash, quoted=quoted, shown=shown, state=state_of
+    age=_age,
+    since=_since,
+    count=_count,
+    dash=_dash,
+    dollars=dollars,
+    quoted=quoted,
+    shown=shown,
+    state=state_of,
 )

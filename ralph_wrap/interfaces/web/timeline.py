@@ -7,6 +7,7 @@ import shlex
 from datetime import UTC, datetime, timedelta
 
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import dollars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,11 +144,13 @@ def _remarks(ended: dict[str, Any], spent: dict[str, Any], commits: int) -> tupl
         remarks.append(f"cut: {ended['cut']}")
     if ended.get("refused") is True:
         remarks.append("usage limit")
+    if isinstance(spent.get("cost_usd"), int | float):
+        remarks.append(dollars(spent["cost_usd"]))
     facts = {**spent, "commits": commits or None}
     remarks += [
-        f"{label} {facts[key]}"
-        for key, label in (("cost_usd", "US$"), ("tokens", "tokens"), ("commits", "commits"))
-        if isinstance(facts.get(key), int | float)
+        f"{label} {facts[label]}"
+        for label in ("tokens", "commits")
+        if isinstance(facts.get(label), int | float)
     ]
     return tuple(remarks)
 
@@ -157,7 +160,9 @@ def _words(event: dict[str, Any]) -> tuple[str, str, str]:
     message = event.get("message")
     if not isinstance(message, str):
         message = ", ".join(
-            f"{name}: {_fact(value)}"
+            f"cost: {dollars(value)}"
+            if name == "cost_usd" and isinstance(value, int | float)
+            else f"{name}: {_fact(value)}"
             for name, value in event.items()
             if name not in _IDENTITY and value is not None
         )

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.interfaces.web.serving import Pages, compared, pages, words, work_on
+from tests.support.agent_script import TRUSTED, result_line
 from tests.support.repo import Repo
 from tests.support.sessions import Session, run
 from tests.support.wait import eventually
@@ -115,6 +116,17 @@ def test_a_sessions_story(repo: Repo, script: Callable[[str], str]) -> None:
     assert "Ended by max-iterations Exit status 3 Iterations 2 Commits 2" in text
     assert "did 1 did 2" in text
     assert text.index("step 1") < text.index("step 2") < text.index("session.released")
+
+
+def test_costs_are_rounded(repo: Repo, script: Callable[[str], str]) -> None:
+    """To cents, as in the terminal: of the session, of each iteration, and in the events."""
+    agent = script(result_line("done", total_cost_usd=0.1234567))
+    repo.write(".ralph/config.toml", f'[agents.mine]\ncommand = ["{agent}"]\noutput = "claude"\n')
+    result = run(repo.path, "-n", "2", "--agent", "mine", "-p", "do it", env=TRUSTED)
+    text = words(pages(repo.path).get(f"session?id={result.report['id']}").text)
+    assert "Cost $0.25" in text
+    assert text.count("$0.12") == 4
+    assert "0.123" not in text
 
 
 def test_the_title_comes_first(repo: Repo) -> None:

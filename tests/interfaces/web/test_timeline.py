@@ -30,7 +30,7 @@ def test_an_iteration_tells_what_it_cost_and_what_it_committed() -> None:
     ]
     found = build_timeline(events, commits, BEGAN + timedelta(seconds=20)).iterations
     assert [(one.number, one.took, one.remarks) for one in found] == [
-        (1, 9.0, ("US$ 0.25", "tokens 120", "commits 2")),
+        (1, 9.0, ("$0.25", "tokens 120", "commits 2")),
         (2, 10.0, ("not ended", "tokens 80", "commits 1")),
     ]
 
