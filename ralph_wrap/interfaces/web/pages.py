@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 0.4  # seconds that a page waits for its rows; slower rows come with its next reload
 _COMMITS = 100  # on a page
+_COUNTED = 5000  # commits of a session that are counted for its iterations
 _FINDINGS = 10  # on a page
 _TAIL = 12  # lines of output of each live session
 _LONG_TAIL = 200  # lines of output on the page of a session
@@ -330,7 +331,7 @@ def _commits_of(context: PageContext, name: str | None, base: str | None) -> lis
     ref = f"{branches.HEADS}{name}"
     tip = list_refs(context.project.git, ref).get(ref)  # the ref is a pattern for git, and may match others
     try:
-        return patch.history(context.objects, tip, [base], _COMMITS) if tip else []
+        return patch.history(context.objects, tip, [base], _COUNTED) if tip else []
     except GitError:
         return []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -11,13 +12,14 @@ from ralph_wrap.system.text import dollars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from ralph_wrap.git.patch import LogEntry
 
 _IDENTITY = {"at", "level", "event", "agent_id", "session_id", "message", "version"}
 _BEFORE_COMMITS = {"session.registered", "session.started", "iteration.started", "agent.started"}
+_COMMITS = 100  # on a page
 _LONGEST = 400  # characters of an event's message
 _NARROWEST = 0.4  # minimum width of an iteration, in percent of the bar
 
@@ -67,19 +69,21 @@ def build_timeline(events: Sequence[dict[str, Any]], commits: Sequence[LogEntry]
 
     Arguments:
         events: the events of the session's log.
-        commits: the commits on the session's branch.
+        commits: the commits on the session's branch since its base, newest first.
         now: the end of an iteration that is still running.
 
     """
     timed = [(at, event) for event in events if (at := _moment(event.get("at")))]
+    makers = _makers(timed, commits)
     happened = [TimelineEvent(at, *_words(event)) for at, event in timed]
     moments = [at for at, _ in timed]
-    for commit in reversed(commits):  # in one second, the older commit comes first
+    shown = [commit for commit in commits if not timed or commit.id in makers][:_COMMITS]
+    for commit in reversed(shown):  # in one second, the older commit comes first
         at = datetime.fromtimestamp(min(max(commit.time, 0), int(now.timestamp())), UTC)
         happened.append(TimelineEvent(at, "commit", "commit", commit.subject, commit.id))
         moments.append(_moment_of(at, timed))
     in_order = sorted(range(len(happened)), key=moments.__getitem__)
-    return Timeline(_iterations(timed, commits, now), [happened[number] for number in in_order])
+    return Timeline(_iterations(timed, makers, now), [happened[number] for number in in_order])
 
 
 def _moment_of(commit: datetime, timed: Sequence[tuple[datetime, dict[str, Any]]]) -> datetime:
@@ -92,8 +96,51 @@ def _moment_of(commit: datetime, timed: Sequence[tuple[datetime, dict[str, Any]]
     return max([commit, *starts, *(at for at, _ in timed[:1])])
 
 
+def _makers(timed: Sequence[tuple[datetime, dict[str, Any]]], commits: Sequence[LogEntry]) -> dict[str, int]:
+    """Return the iteration that made each commit, 0 if none did; commits after the session have no entry.
+
+    It is the first iteration whose HEAD at its end contains the commit. git's times do not tell: they are
+    whole seconds, and several iterations may share one. Only the last iteration has no such HEAD.
+    """
+    begins, heads, ended = _starts(timed), dict[int, str](), float("inf")
+    for at, event in timed:
+        number, head = event.get("iteration"), event.get("head")
+        if event.get("event") == "iteration.kept" and isinstance(number, int) and isinstance(head, str):
+            heads[number] = head
+        elif event.get("event") == "session.released":
+            ended = at.timestamp()
+    parents = {commit.id: commit.parents for commit in commits}
+    makers: dict[str, int] = {}
+    kept = 0
+    for number, head in sorted(heads.items()):
+        pending = [head]
+        while pending:
+            oid = pending.pop()
+            if oid in parents and oid not in makers:
+                makers[oid] = kept = number
+                pending += parents[oid]
+    later = {number: began for number, began in begins.items() if number > kept} or begins
+    for commit in commits:
+        if commit.id not in makers and commit.time <= ended:
+            before = [number for number, began in later.items() if int(began.timestamp()) <= commit.time]
+            makers[commit.id] = max(before or [min(later, default=0)])
+    if begins and min(begins) > 1:  # the log is cut: what earlier iterations made is not that of the first
+        first = begins[min(begins)].timestamp()
+        makers |= {commit.id: 0 for commit in commits if commit.id in makers and commit.time < int(first)}
+    return makers
+
+
+def _starts(timed: Sequence[tuple[datetime, dict[str, Any]]]) -> dict[int, datetime]:
+    """Return when each iteration began."""
+    return {
+        event["iteration"]: at
+        for at, event in timed
+        if event.get("event") == "iteration.started" and isinstance(event.get("iteration"), int)
+    }
+
+
 def _iterations(
-    timed: Sequence[tuple[datetime, dict[str, Any]]], commits: Sequence[LogEntry], now: datetime
+    timed: Sequence[tuple[datetime, dict[str, Any]]], makers: Mapping[str, int], now: datetime
 ) -> list[TimelineIteration]:
     if not timed:
         return []
@@ -112,6 +159,7 @@ def _iterations(
             begins[number] = at
         elif event.get("event") == "iteration.ended":
             ends[number] = (at, event)
+    commits_made = Counter(makers.values())
     start = timed[0][0]
     duration = max((end - start).total_seconds(), 0.001)
     iterations = []
@@ -119,14 +167,13 @@ def _iterations(
         ended, event = ends.get(number, (end, {}))
         took = max((ended - began).total_seconds(), 0.0)
         status = event.get("status")
-        commits_made = sum(int(began.timestamp()) <= commit.time <= ended.timestamp() for commit in commits)
         iterations.append(
             TimelineIteration(
                 number=number,
                 began=began,
                 took=took,
                 status=status if isinstance(status, int) else None,
-                remarks=_remarks(event, spent.get(number, {}), commits_made),
+                remarks=_remarks(event, spent.get(number, {}), commits_made[number]),
                 left=min(100.0, 100 * max((began - start).total_seconds(), 0.0) / duration),
                 width=max(_NARROWEST, min(100.0, 100 * took / duration)),
             )

@@ -129,6 +129,20 @@ def test_costs_are_rounded(repo: Repo, script: Callable[[str], str]) -> None:
     assert "0.123" not in text
 
 
+def test_the_commits_of_iterations_add_up(repo: Repo, script: Callable[[str], str]) -> None:
+    """To those of the session, however fast the iterations are and whatever times the agent writes."""
+    agent = script(
+        'for n in $(seq $((RALPH_ITERATION % 3))); do git commit -q --allow-empty -m "$n"; done\n'
+        '[ "$RALPH_ITERATION" != 4 ] || export GIT_COMMITTER_DATE=2001-01-01T00:00:00Z\n'
+        '[ "$RALPH_ITERATION" != 4 ] || git commit -q --allow-empty -m old'
+    )
+    result = run(repo.path, "-n", "5", "--delay", "0s", "--", agent)
+    text = words(pages(repo.path).get(f"session?id={result.report['id']}").text)
+    assert result.report["commits"] == 7
+    assert sum(map(int, re.findall(r"commits (\d+)", text.partition("Output")[0]))) == 7
+    assert text.count("commits 2") == 3
+
+
 def test_the_title_comes_first(repo: Repo) -> None:
     """On the page of a branch, on that of its session, and in the search."""
     result = run(repo.path, "-n", "1", "--name", "Login <page>", "--", "true")

@@ -35,8 +35,41 @@ def test_an_iteration_tells_what_it_cost_and_what_it_committed() -> None:
     ]
 
 
+def _made_by(events: list[dict[str, Any]], commits: list[LogEntry]) -> list[str]:
+    """Return what each iteration says of commits."""
+    found = build_timeline(events, commits, BEGAN + timedelta(seconds=60)).iterations
+    return [" ".join(remark for remark in one.remarks if "commits" in remark) for one in found]
+
+
+def test_each_commit_counts_for_one_iteration() -> None:
+    """For the one whose HEAD contains it first, also where several iterations share one second."""
+    ids = [f"{number:040x}" for number in range(1, 7)]
+    newest_first = [
+        LogEntry(oid, int(BEGAN.timestamp()), "A", "s", tuple(ids[number - 1 : number]))
+        for number, oid in reversed([*enumerate(ids)])
+    ]
+    events = [
+        at(0, "iteration.started", iteration=1),
+        at(0, "iteration.kept", iteration=1, head=ids[1]),
+        at(0, "iteration.started", iteration=2),
+        at(0, "iteration.kept", iteration=2, head=ids[1]),
+        at(0, "iteration.started", iteration=3),
+        at(0, "iteration.kept", iteration=3, head=ids[4]),
+        at(0, "iteration.started", iteration=4),
+    ]
+    assert _made_by(events, newest_first) == ["commits 2", "", "commits 3", "commits 1"]
+
+
+def test_commits_after_the_end_are_of_another_session() -> None:
+    """They stand neither in the iterations nor in the timeline: the branch goes on with resume."""
+    events = [at(0, "iteration.started", iteration=1), at(5, "session.released")]
+    commits = [_commit(9, "later"), _commit(3, "mine")]
+    assert _made_by(events, commits) == ["commits 1"]
+    assert "later" not in _order(events, commits)
+
+
 def _commit(seconds: int, subject: str = "s") -> LogEntry:
-    return LogEntry("0" * 40, int(BEGAN.timestamp()) + seconds, "A", subject, ())
+    return LogEntry(f"{seconds + 20:040x}", int(BEGAN.timestamp()) + seconds, "A", subject, ())
 
 
 def _order(events: list[dict[str, Any]], commits: list[LogEntry]) -> list[str]:
