@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
+from ralph_wrap.interfaces.web.event_words import in_words
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import dollars
 
@@ -17,10 +16,9 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git.patch import LogEntry
 
-_IDENTITY = {"at", "level", "event", "agent_id", "session_id", "message", "version"}
 _BEFORE_COMMITS = {"session.registered", "session.started", "iteration.started", "agent.started"}
 _COMMITS = 100  # on a page
-_LONGEST = 400  # characters of an event's message
+_LONGEST = 400  # characters of an event's words
 _NARROWEST = 0.4  # minimum width of an iteration, in percent of the bar
 
 
@@ -48,7 +46,7 @@ class TimelineIteration(NamedTuple):
 
 
 class TimelineEvent(NamedTuple):
-    """One line of the timeline: time, level, event and message; a commit also has its id."""
+    """One line of the timeline: time, level, name of the event and its words; a commit also has its id."""
 
     at: datetime
     level: str
@@ -204,28 +202,9 @@ def _remarks(ended: dict[str, Any], spent: dict[str, Any], commits: int) -> tupl
 
 def _words(event: dict[str, Any]) -> tuple[str, str, str]:
     """Return level, name and words of an event."""
-    message = event.get("message")
-    if not isinstance(message, str):
-        message = ", ".join(
-            f"cost: {dollars(value)}"
-            if name == "cost_usd" and isinstance(value, int | float)
-            else f"{name}: {_fact(value)}"
-            for name, value in event.items()
-            if name not in _IDENTITY and value is not None
-        )
-    if isinstance(hint := event.get("hint"), str) and hint:
-        message = f"{message} ({hint})"
+    words = in_words(event)
     level, name = str(event.get("level", ""))[:20], str(event.get("event", "?"))[:60]
-    return level, name, message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
-
-
-def _fact(value: Any) -> str:
-    """Return the value of a fact in words; a command is a list of words."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return shlex.join(map(_fact, value))
-    return json.dumps(value) if isinstance(value, dict) else str(value)
+    return level, name, words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
 
 
 def _moment(text: Any) -> datetime | None:

@@ -115,7 +115,7 @@ def test_a_sessions_story(repo: Repo, script: Callable[[str], str]) -> None:
     text = words(pages(repo.path).get(f"session?id={result.report['id']}").text)
     assert "Ended by max-iterations Exit status 3 Iterations 2 Commits 2" in text
     assert "did 1 did 2" in text
-    assert text.index("step 1") < text.index("step 2") < text.index("session.released")
+    assert text.index("step 1") < text.index("step 2") < text.index("session ended: ")
 
 
 def test_costs_are_rounded(repo: Repo, script: Callable[[str], str]) -> None:
@@ -127,6 +127,24 @@ def test_costs_are_rounded(repo: Repo, script: Callable[[str], str]) -> None:
     assert "Cost $0.25" in text
     assert text.count("$0.12") == 4
     assert "0.123" not in text
+
+
+def test_events_are_in_words(repo: Repo, script: Callable[[str], str]) -> None:
+    """No name of an event, no key, no whole object id stands in the timeline of a session."""
+    agent = script('echo "$RALPH_ITERATION" > left.txt; git commit -q --allow-empty -m step')
+    result = run(repo.path, "-n", "2", "--delay", "0s", "--", agent)
+    text = words(pages(repo.path).get(f"session?id={result.report['id']}").text).partition("Timeline")[2]
+    for sentence in (
+        "the session began",
+        f"its worktree was made, on ralph/{result.report['id']} from {repo.head[:12]}",
+        "iteration 2 began",
+        "the agent ended with status 0",
+        "the result of iteration 1 is kept, at ",
+        f"uncommitted work is saved on ralph/{result.report['id']}-wip: left.txt",
+    ):
+        assert sentence in text
+    assert not re.search(r"[0-9a-f]{40}|\b[a-z]+_[a-z]+\b", text)
+    assert not [event["event"] for event in result.events if f" {event['event']} " in text]
 
 
 def test_the_commits_of_iterations_add_up(repo: Repo, script: Callable[[str], str]) -> None:

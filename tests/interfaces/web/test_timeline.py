@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from ralph_wrap.git.patch import LogEntry
 from ralph_wrap.interfaces.web.timeline import build_timeline
 
@@ -93,12 +95,24 @@ def test_a_commit_comes_after_what_led_to_it() -> None:
     ]
 
 
-def test_facts_are_in_words() -> None:
-    """Not as Python writes them."""
-    event = at(
-        0, "agent.started", resumed=True, isolated=False, command=["./agent.sh", "a b"], number=3, x=None
-    )
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (at(0, "agent.started", command=["./agent.sh", "a b"]), "the agent started: ./agent.sh 'a b'"),
+        (
+            at(0, "agent.reported", tokens=3, cost_usd=0.126, turns=None),
+            "the agent reported tokens: 3, cost: $0.13",
+        ),
+        (
+            at(0, "new.in_a_later", resumed=True, is_x=False, n=3, x=None),
+            "new in a later: resumed: yes, is x: no, n: 3",
+        ),
+        (at(0, "iteration.kept", head=5), "iteration kept: head: 5"),
+        (at(0, "odd", facts={"a": True}, paths=[]), 'odd: facts: {"a": true}, paths: '),
+        (at(0, "x.y", message="it is so", hint="do this", more=1), "it is so (do this)"),
+    ],
+)
+def test_an_event_in_words(event: dict[str, Any], words: str) -> None:
+    """A sentence, where there is one; an unknown event tells its name and its facts."""
     [found] = build_timeline([event], [], BEGAN).events
-    assert found.words == "resumed: yes, isolated: no, command: ./agent.sh 'a b', number: 3"
-    [found] = build_timeline([at(0, "odd", facts={"a": True}, paths=[])], [], BEGAN).events
-    assert found.words == 'facts: {"a": true}, paths: '
+    assert found.words == words
