@@ -58,6 +58,15 @@ def _since(moment: Any) -> str:
         return _NOTHING
 
 
+def _utc(moment: Any, form: str = "%Y-%m-%d %H:%M") -> str:
+    """Return a moment, ISO 8601 or a :class:`datetime`, with its zone, which is always UTC."""
+    try:
+        time = moment if isinstance(moment, datetime) else datetime.fromisoformat(moment)
+        return f"{time.astimezone(UTC):{form}} UTC"
+    except (TypeError, ValueError, OverflowError):
+        return _NOTHING
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
@@ -84,4 +93,5 @@ _templates.filters.update(
     quoted=quoted,
     shown=shown,
     state=state_of,
+    utc=_utc,
 )

@@ -13,11 +13,12 @@ import pytest
 from tests.interfaces.web.serving import Pages, compared, pages, words, work_on
 from tests.support.agent_script import TRUSTED, result_line
 from tests.support.repo import Repo
-from tests.support.sessions import Session, run
+from tests.support.sessions import Session, command, run
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 def test_a_project_without_anything(repo: Repo) -> None:
@@ -145,6 +146,20 @@ def test_events_are_in_words(repo: Repo, script: Callable[[str], str]) -> None:
         assert sentence in text
     assert not re.search(r"[0-9a-f]{40}|\b[a-z]+_[a-z]+\b", text)
     assert not [event["event"] for event in result.events if f" {event['event']} " in text]
+
+
+def test_times_have_their_zone(repo: Repo, script: Callable[[str], str], tmp_path: Path) -> None:
+    """Wherever a page shows a time of day; the zone is UTC, also of a commit of another zone."""
+    agent = script("GIT_COMMITTER_DATE=2026-01-02T03:04:05+09:00 git commit -q --allow-empty -m step")
+    agent_id = run(repo.path, "-n", "1", "--", agent).report["id"]
+    repo.git("branch", "--quiet", "ralph/aaaa", f"ralph/{agent_id}")
+    assert command("review", "--html", tmp_path / "page.html", cwd=repo.path).status == 0
+    report = words((tmp_path / "page.html").read_text())
+    assert "2026-01-01 18:04 UTC" in report
+    for text in (report, words(pages(repo.path).get(f"session?id={agent_id}").text)):
+        times = re.findall(r"\b\d\d:\d\d(?::\d\d)?\b( UTC)?", text)
+        assert times
+        assert "" not in times
 
 
 def test_the_commits_of_iterations_add_up(repo: Repo, script: Callable[[str], str]) -> None:
