@@ -39,8 +39,8 @@ def test_merge(repo: Repo, site: Pages) -> None:
 
 
 @pytest.mark.parametrize(("how", "parents"), [("squash", 1), ("rebase", 1), ("no-ff", 2)])
-def test_merge_in_another_way(repo: Repo, site: Pages, how: str, parents: int) -> None:
-    """The ways of the command."""
+def test_merge_by_another_method(repo: Repo, site: Pages, how: str, parents: int) -> None:
+    """Those of the command."""
     note = site.note(site.post("merge", ("name", "ralph/aaaa"), ("how", how)))
     assert note.startswith("done | ralph/aaaa has landed on main (")
     assert len(repo.git("log", "-1", "--format=%P").split()) == parents

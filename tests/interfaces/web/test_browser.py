@@ -300,7 +300,7 @@ def test_a_new_comparison_keeps_what_was_selected(repo: Repo, browser: BrowserCo
         page.reload()
         page.locator("#compared[data-stale]").wait_for()
         page.evaluate("window.same = true")
-        page.get_by_label("Way").select_option("squash")
+        page.get_by_label("Method").select_option("squash")
         page.get_by_label("Select ralph/bbbb").check()
         page.evaluate("document.querySelector('tbody tr').id = 'old'")
         stale = False
@@ -309,7 +309,7 @@ def test_a_new_comparison_keeps_what_was_selected(repo: Repo, browser: BrowserCo
         expect(page.get_by_label("Select ralph/bbbb")).to_be_checked()
         expect(page.get_by_label("Select ralph/bbbb")).to_be_focused()
         expect(page.get_by_label("Select ralph/aaaa")).not_to_be_checked()
-        expect(page.get_by_label("Way")).to_have_value("squash")
+        expect(page.get_by_label("Method")).to_have_value("squash")
 
 
 def test_rows_come_by_themselves(
