@@ -84,6 +84,7 @@ def test_a_session_killed_at_any_point_loses_nothing_of_its_submodules(
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         agent_started = world.run_killed_and_sweep(number, at)
-        assert world.remains() == {}, at
+        remains = world.remains()
+        assert remains == {}, f"{at}: {remains}"
         assert world.repo.fingerprint() == untouched, at
         assert _work(world) == (expected if agent_started else nothing), at

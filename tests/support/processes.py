@@ -47,7 +47,7 @@ def _content(pid: str, name: str) -> bytes:
         os.close(descriptor)
 
 
-_DELETIONS = (" -I -S " + delete_tree.__file__, deletion.TITLE.decode())
+_DELETIONS = (f" {delete_tree.__file__} ", deletion.TITLE.decode())
 
 
 def left(home: Path) -> dict[int, str]:

@@ -18,7 +18,7 @@ from tests.interfaces.cli.project import DEAD, ELSEWHERE, Yard, ended_report
 
 @pytest.fixture
 def yard() -> Iterator[Callable[[Path], Yard]]:
-    """Return a function that makes a project's registry; its live sessions are released in the end."""
+    """Return a function that makes a project's registry; it frees the locks of live sessions in the end."""
     made: list[Yard] = []
 
     def make(root: Path) -> Yard:
@@ -30,7 +30,7 @@ def yard() -> Iterator[Callable[[Path], Yard]]:
     yield make
     for one in made:
         for claim in one.claims:
-            claim.release()
+            claim.leave()
 
 
 @pytest.fixture
