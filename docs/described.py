@@ -92,6 +92,8 @@ FILES = {
     f"{RUN}/sessions/<session>/output.log": "The agent's output, unchanged.",
     f"{RUN}/sessions/<session>/record.json": "The record of a finished session.",
     f"{RUN}/sessions/<session>/report.json": "How the session ended; see [JSON](json.md#reportjson).",
+    f"{RUN}/sessions/<session>/saved_paths.jsonl": "All saved paths, if there are too many for the report; "
+    "so for each list in it.",
     f"{RUN}/sessions/<session>/start.json": "What `resume` needs to start it again.",
     f"{RUN}/sessions/<session>/stop": "A request of `ralph-wrap stop`.",
     f"{RUN}/batches/": "What `batch` remembers of the tasks of each file, and its locks.",

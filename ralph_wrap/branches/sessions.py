@@ -123,14 +123,17 @@ def _of_branch(branch: str, sessions: Sequence[RecordedSession]) -> BranchSessio
 def _has_saved(session: RecordedSession) -> bool:
     """Return whether the report of a finished session names its own branch for its saved work."""
     outcome = _report(session)
+    if isinstance(outcome, report.UnreadableReport):  # perhaps: then the branch shows who has worked there
+        return True
     return outcome is not None and outcome.saved == f"{session.own}-wip"
 
 
-def _report(session: RecordedSession) -> report.SessionReport | None:
+def _report(session: RecordedSession) -> report.SessionReport | report.UnreadableReport | None:
     if session.registry is None or session.record is None:
         return None
     outcome = report.read(session.registry.sessions / session.record.session / "report.json")
-    return outcome if outcome is not None and outcome.session == session.record.session else None
+    is_other = isinstance(outcome, report.SessionReport) and outcome.session != session.record.session
+    return None if is_other else outcome
 
 
 def _merged(session: RecordedSession, record: SessionRecord) -> dict[str, Any]:
@@ -138,7 +141,7 @@ def _merged(session: RecordedSession, record: SessionRecord) -> dict[str, Any]:
     merged = record._asdict()
     extra = merged.pop("extra")
     merged = {**extra, **merged}
-    if outcome := _report(session):
+    if isinstance(outcome := _report(session), report.SessionReport):
         merged |= outcome._asdict()
     return merged | {"branch": record.branch}
 

@@ -25,6 +25,7 @@ from ralph_wrap.worktree.save.trees import INDEX_TITLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ralph_wrap.state.inventory import FoundSession
@@ -133,40 +134,50 @@ def resumable(
     return ResumableSession(directory, record, base, has_branch=ref in tips, started=started)
 
 
-def interrupted(project: Project) -> list[str]:
-    """Return the agent id of each ended session that was interrupted, the oldest first.
+class Interrupted(NamedTuple):
+    """The ended sessions that a resume of all considers, by their agent ids.
 
-    Of several sessions with one agent id, the newest counts.
+    Attributes:
+        ids: those that were interrupted, the oldest first.
+        stuck: those that made no progress in several restarts.
+        unknown: those whose end is not known, with the reason and what to type.
+
     """
-    return [
-        record.id
-        for record, registry in _newest(project)
-        if _outcome(registry, _begun(registry, record)).ended_by in INTERRUPTED
-    ]
+
+    ids: list[str]
+    stuck: list[str]
+    unknown: dict[str, tuple[str, str]]
 
 
-def interrupted_by_container_end(project: Project) -> tuple[list[str], list[str]]:
+def interrupted(project: Project) -> Interrupted:
+    """Return each ended session that was interrupted; of several with one agent id, the newest counts."""
+    newest = _newest(project)
+    outcomes = {record.id: _outcome(registry, _begun(registry, record)) for record, registry in newest}
+    return Interrupted(
+        [agent_id for agent_id, outcome in outcomes.items() if outcome.ended_by in INTERRUPTED],
+        [],
+        _unreadable_records(project, newest) | _unknown(outcomes),
+    )
+
+
+def interrupted_by_container_end(project: Project) -> Interrupted:
     """Return the sessions that the last end of this container interrupted.
 
     A session counts if it ran on this host before its PID 1 began, in the newest pid namespace with sessions.
-
-    Returns:
-        The agent ids to go on with, and those that made no progress in several restarts.
-
     """
+    newest = _newest(project)
     ended = [
         (record, registry)
-        for record, registry in _newest(project)
+        for record, registry in newest
         if record.host == liveness.host() and _is_older_than_init(record)
     ]
     latest = ended[-1][0].pid_namespace if ended else ""
-    ended = [
-        (record, registry)
-        for record, registry in ended
-        if record.pid_namespace == latest and _outcome(registry, record).is_of_container
-    ]
+    ended = [(record, registry) for record, registry in ended if record.pid_namespace == latest]
+    outcomes = {record.id: _outcome(registry, record) for record, registry in ended}
+    ended = [(record, registry) for record, registry in ended if outcomes[record.id].is_of_container]
     stuck = [record.id for record, registry in ended if _is_stuck(project, registry, record)]
-    return [record.id for record, _ in ended if record.id not in stuck], stuck
+    going_on = [record.id for record, _ in ended if record.id not in stuck]
+    return Interrupted(going_on, stuck, _unreadable_records(project, newest) | _unknown(outcomes))
 
 
 def _is_older_than_init(record: SessionRecord) -> bool:
@@ -206,6 +217,7 @@ class _Outcome(NamedTuple):
     ended_by: str | None = None
     exit_status: int | None = None
     commits: int | None = None
+    problem: str = ""
 
     @property
     def is_of_container(self) -> bool:
@@ -215,7 +227,49 @@ class _Outcome(NamedTuple):
 
 def _outcome(registry: Registry, record: SessionRecord) -> _Outcome:
     found = report.read(registry.sessions / record.session / "report.json")
-    return _Outcome() if found is None else _Outcome(found.ended_by, found.exit_status, found.commits)
+    if found is None:
+        return _Outcome(problem="it has left no report")
+    if isinstance(found, report.UnreadableReport):
+        return _Outcome(problem=found.sentence)
+    return _Outcome(found.ended_by, found.exit_status, found.commits)
+
+
+def _unknown(outcomes: Mapping[str, _Outcome]) -> dict[str, tuple[str, str]]:
+    return {
+        agent_id: (
+            outcome.problem,
+            Commands.of(
+                f"to see what it did: {command('ralph-wrap', 'logs', agent_id)}",
+                f"to go on with it: {command('ralph-wrap', 'resume', agent_id)}",
+            ),
+        )
+        for agent_id, outcome in outcomes.items()
+        if outcome.problem
+    }
+
+
+def _unreadable_records(
+    project: Project, newest: list[tuple[SessionRecord, Registry]]
+) -> dict[str, tuple[str, str]]:
+    """Return the reason for each finished session whose record cannot be read, by its agent id.
+
+    Arguments:
+        newest: the newest session of each agent id that can be read; older ones do not count.
+
+    """
+    known = {record.id: record.session for record, _ in newest}
+    running = {session.id for session in inventory.unfinished(project)}
+    found = {}
+    for registry in registries(project):
+        for path in registry.finished_paths():
+            record = read_record(path)
+            is_newest = known.get(record.id, "") < path.parent.name and record.id not in running
+            if not isinstance(record, SessionRecord) and is_newest:
+                found[record.id] = (
+                    f"its record cannot be read: {record.reason}",
+                    "to see what it left: ralph-wrap review",
+                )
+    return found
 
 
 def _newest(project: Project) -> list[tuple[SessionRecord, Registry]]:
@@ -238,7 +292,8 @@ def _is_stuck(project: Project, registry: Registry, record: SessionRecord) -> bo
     left = list_refs(project.git, wip).get(wip)
     for _ in range(_MOST_RESTARTS):
         earlier = read_record(registry.sessions / str(record.resumes) / "record.json")
-        has_progressed = _outcome(registry, record).commits or record.restored != left
+        outcome = _outcome(registry, record)
+        has_progressed = outcome.commits or outcome.problem or record.restored != left
         if has_progressed or not isinstance(earlier, SessionRecord):
             return False
         record, left = earlier, record.restored

@@ -337,7 +337,7 @@ def _end(
         claim.release()
     else:  # until the hand-over, the planned branch may be one of the user
         claim.release(iteration=0, branch=None if record.state == "starting" else record.branch)
-    unused = drop_command(report)
+    unused = drop_command(report) if report else ""
     log.event("session.swept", _summary(record, outcome), **({"hint": _TO_DROP + unused} if unused else {}))
     return outcome
 

@@ -10,7 +10,7 @@ from ralph_wrap.config import OnLeak
 from ralph_wrap.errors import GitError, RalphError, explained
 from ralph_wrap.git import count_commits
 from ralph_wrap.session.workspace import recorded
-from ralph_wrap.system import deferred, files
+from ralph_wrap.system import deferred
 from ralph_wrap.system.log import Commands, lines_of, traceback_of
 from ralph_wrap.worktree.ownership import SessionMark, read_mark
 
@@ -170,7 +170,7 @@ class SessionEnd:
         self._state.report = report
         if self._claim.directory.is_symlink():
             raise OSError(errno.ELOOP, "it was replaced by a symlink", str(self._claim.directory))
-        files.replace(self._claim.directory / "report.json", report.to_json())
+        report.write(self._claim.directory / "report.json")
 
     def _make_report(self, context: SessionContext | None) -> SessionReport:
         state = self._state

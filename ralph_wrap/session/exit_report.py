@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.remove import WorktreeOutcome
 
 _NAMED = 10  # maximum number of ignored files to name; the others are counted
+_OF_OUTCOME = {"saved_paths", "snapshots", "submodules"}  # lists that the outcome replaces
 
 
 def with_outcome(report: SessionReport, outcome: WorktreeOutcome) -> SessionReport:
     """Return a report with the outcome of saving and removing the worktree."""
     saved = outcome.saved
-    report = report._replace(lost=outcome.lost, way_out=outcome.way_out)
+    counts = {name: count for name, count in report.cut.items() if name not in _OF_OUTCOME}
+    report = report._replace(lost=outcome.lost, way_out=outcome.way_out, cut=counts)
     if saved is None:
         return report._replace(kept=outcome.kept)
     ignored = {"files": saved.ignored_files, "paths": list(saved.ignored[:_NAMED])}

@@ -28,7 +28,7 @@ from ralph_wrap.state.project import CLONES, WORKTREES, is_writable
 from ralph_wrap.system import deferred, privileges
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import OWN_COMMAND
-from ralph_wrap.system.text import plain
+from ralph_wrap.system.text import plain, shortened
 from ralph_wrap.worktree.ignore import is_hidden
 from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, check_layout, directories
 
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 _CONFIG_BY_ENVIRONMENT = (2, 31)  # GIT_CONFIG_COUNT
 _HEADING = deferred.pattern(r"^#{1,6}(?: +|$)| +#+$")  # CommonMark, *ATX headings*
+LONGEST_AGENT = 4000
+"""Columns of a command in a record; PID 1 reads each record, and takes none that is larger than 64 KiB."""
+
 _LONGEST_TITLE = 200  # characters
 _TITLE_IS_IN = 1 << 16  # bytes of a prompt file
 
@@ -332,7 +335,7 @@ def planned(
 
     """
     record = record._replace(
-        agent=agent,
+        agent=shortened(agent, LONGEST_AGENT),
         title=title_of(settings),
         keep_worktree=settings.keep_worktree,
         on_dirty=settings.on_dirty.value,

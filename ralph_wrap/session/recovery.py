@@ -22,6 +22,7 @@ from ralph_wrap.state.remote_refs import REMOTES
 from ralph_wrap.state.session_start import START
 from ralph_wrap.system import files
 from ralph_wrap.system.process import OWN_COMMAND
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree.recover import adopt, moved_or_replaced
 from ralph_wrap.worktree.save.unused_branch import drop_branch_at
 
@@ -179,11 +180,16 @@ class SessionRecovery:
         elif repository and record.branch == f"ralph/{record.id}" and record.base is not None:
             drop_branch_at(self._end.project.git, repository.common_dir, record.branch, record.base)
 
-    def write_report(self, outcome: WorktreeOutcome | None) -> report.SessionReport:
+    def write_report(self, outcome: WorktreeOutcome | None) -> report.SessionReport | None:
         """Write the report of a killed session, or complete the report that it began, and return it.
+
+        A report that cannot be read stays as it is, and a warning names it: it may say that the task is done.
 
         Arguments:
             outcome: outcome of saving and removing the worktree; ``None`` if it did not exist any more.
+
+        Returns:
+            The report; ``None`` if there is one that cannot be read.
 
         Raises:
             OSError: the report cannot be written.
@@ -195,6 +201,13 @@ class SessionRecovery:
             for leftover in files.temporaries(written):
                 leftover.unlink()
         earlier = report.read(path)
+        if isinstance(earlier, report.UnreadableReport):
+            self._end.log.warning(
+                "report.unreadable",
+                f"how session {record.session} ended is not known: {earlier.sentence}",
+                f"to go on with it: {command('ralph-wrap', 'resume', record.id)}",
+            )
+            return None
         commits = self._commits
         if record.branch and record.base and self._clone is None:
             with contextlib.suppress(RalphError, OSError):
@@ -203,7 +216,7 @@ class SessionRecovery:
             record, ended_by="killed", exit_status=_KILLED, commits=commits, iterations=record.iteration
         )
         own = with_outcome(own, outcome) if outcome else own._replace(kept=None)
-        files.replace(path, own.to_json())
+        own.write(path)
         return own
 
     def _count(self, base: str, ref: str, outcome: WorktreeOutcome | None) -> int | None:

@@ -171,6 +171,13 @@ def restore_submodules(context: SessionContext, tree: LinkedWorktree) -> None:
     """Put the saved work of submodules back, and warn about work that stays where it was saved."""
     earlier = context.settings.resumes
     found = deferred.report.read(context.project.root / RUN / "sessions" / earlier / "report.json")
+    if isinstance(found, deferred.report.UnreadableReport):
+        context.log.warning(
+            "report.unreadable",
+            f"saved work in submodules of session {earlier} is perhaps not in the worktree: {found.sentence}",
+            "to look for it: git submodule foreach 'git for-each-ref refs/ralph/snapshots/'",
+        )
+        found = None
     repositories = {
         deferred.restore.SavedSubmoduleWork(path, tuple(refs)): repository
         for path, repository, refs in (found.saved_submodules() if found else ())

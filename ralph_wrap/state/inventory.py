@@ -51,7 +51,7 @@ class SessionEntry(NamedTuple):
         branch: what it works on, or has worked on.
         ahead: commits on *branch* since the session began; of a finished one, until its end.
         workspace: the directory where its agent works.
-        note: the reason why the record cannot be read.
+        note: the reason why the record, or the report of a finished session, cannot be read.
         ended_by: from the report of a finished session, like the next three; ``None`` if it cannot be read.
         exit_status: of ``ralph-wrap run``.
         saved: the branch with its uncommitted work.
@@ -383,6 +383,8 @@ def _with_end(entry: SessionEntry, home: Registry) -> SessionEntry:
     if entry.verdict != Verdict.FINISHED.value or entry.session is None:
         return entry
     ended = report.read(home.sessions / entry.session / "report.json")
+    if isinstance(ended, report.UnreadableReport):
+        return entry._replace(note=ended.sentence)
     known = ended.to_dict() if ended else {}  # an agent may have changed the file
     kinds = {"ended_by": str, "exit_status": int, "saved": str, "kept": str}
     fitting = {name: known[name] for name, kind in kinds.items() if isinstance(known.get(name), kind)}

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
+from contextlib import suppress
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state import session_start
 from ralph_wrap.state.ids import started
 from ralph_wrap.state.record import FETCHED_REPORT, fetched_field
 from ralph_wrap.state.wording import ending_in_words
+from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat, known
 from ralph_wrap.system.log import one_line
+from ralph_wrap.system.long_lists import CUT, cut_lists
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import and_more, located, named, near, shortened
 
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import SessionRecord
 
-_FORMAT = DocumentFormat(version=1, indent=1)
+_FORMAT = DocumentFormat(version=1, largest=8 << 20, indent=1)  # every list in it is cut
 _TITLE = 60  # columns: the line fits into a terminal of 80
 _AGENT = 66  # columns: as above
 _NAMED = 10  # maximum number of changes outside the worktree to name; the others are counted
@@ -82,6 +87,8 @@ class SessionReport(NamedTuple):
         taken_up: what came back from a snapshot of a dead machine: its session, the snapshot, and the older
             paths that were not put back.
         proof: a signature of the end, which a batch checks; ``None`` if there is no place for a key.
+        cut: how many entries each list has that is cut here, after 1,000 entries; the whole list is in a file
+            beside the report, ``saved_paths.jsonl`` for example, one JSON text a line.
 
     """
 
@@ -115,6 +122,7 @@ class SessionReport(NamedTuple):
     tampering: tuple[str, ...] | None = None
     taken_up: dict[str, Any] | None = None
     proof: str | None = None
+    cut: Mapping[str, int] = MappingProxyType({})
 
     @classmethod
     def of(
@@ -158,7 +166,17 @@ class SessionReport(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of ``report.json`` as a dictionary."""
-        return _FORMAT.versioned(self._asdict())
+        return _FORMAT.versioned(self._shortened()[0])
+
+    def count(self, name: str) -> int:
+        """Return how many entries a list has, also one that is cut."""
+        return self.cut.get(name, len(getattr(self, name) or ()))
+
+    def _shortened(self) -> tuple[dict[str, Any], dict[str, Sequence[Any]]]:
+        """Return the fields with short lists, and the whole lists that were cut."""
+        fields, whole = cut_lists(self._asdict() | {CUT: dict(self.cut)})
+        fields[CUT] |= {name: len(values) for name, values in whole.items()}
+        return fields, whole
 
     def saved_submodules(self) -> list[tuple[str, str, list[str]]]:
         """Return path, repository and refs of each submodule with saved work, as far as they are texts."""
@@ -197,21 +215,65 @@ class SessionReport(NamedTuple):
 
     def to_json(self) -> bytes:
         """Return the content of ``report.json`` as bytes."""
-        return _FORMAT.encode(self._asdict())
+        return _FORMAT.encode(self._shortened()[0])
+
+    def write(self, path: Path) -> None:
+        """Write the report, and beside it, first, each whole list that is too long for it.
+
+        Raises:
+            OSError: the report cannot be written; a list that cannot be written is only counted.
+
+        """
+        for name, values in self._shortened()[1].items():
+            with suppress(OSError):
+                lines = b"".join(json.dumps(value).encode() + b"\n" for value in values)
+                files.replace(path.with_name(f"{name}.jsonl"), lines)
+        files.replace(path, self.to_json())
 
 
-def read(path: Path) -> SessionReport | None:
-    """Read a report; ``None`` if the file is not a report of this version.
+class UnreadableReport(NamedTuple):
+    """A report that is there and cannot be read: nobody knows from it how its session ended.
+
+    Attributes:
+        path: of the file.
+        reason: the error, for people.
+
+    """
+
+    path: Path
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        """The error in a sentence."""
+        return f"its report {near(os.fspath(self.path))} cannot be read: {self.reason}"
+
+
+def read(path: Path) -> SessionReport | UnreadableReport | None:
+    """Read a report; ``None`` if there is none.
 
     The record of a session of another machine has its report.
     """
     try:
-        return _FORMAT.read(path, _with_fields)
+        return _FORMAT.read(path, _checked)
     except FileNotFoundError:
         fields = fetched_field(path.parent, FETCHED_REPORT)
-        return _with_fields(fields) if isinstance(fields, dict) else None
-    except (OSError, ValueError):
-        return None
+        try:
+            return _checked(fields) if isinstance(fields, dict) else None
+        except TypeError as error:
+            return UnreadableReport(path.with_name("record.json"), str(error))
+    except OSError as error:
+        return UnreadableReport(path, error.strerror or str(error))
+    except ValueError as error:
+        return UnreadableReport(path, str(error))
+
+
+def _checked(loaded: Mapping[str, Any]) -> SessionReport:
+    found = _with_fields(loaded)
+    texts, numbers = (found.session, found.ended_by), (found.exit_status, found.iterations)
+    if not all(isinstance(text, str) for text in texts) or not all(isinstance(one, int) for one in numbers):
+        raise TypeError("a field of the wrong type")
+    return found if isinstance(found.cut, dict) else found._replace(cut=MappingProxyType({}))
 
 
 def _with_fields(loaded: Mapping[str, Any]) -> SessionReport:
@@ -255,7 +317,8 @@ def summary(report: SessionReport, log: Path, location: str = "") -> str:
     if report.branch:
         rows.append(("branch", f"{report.branch}, {_counted(report.commits or 0, 'commit')}"))
     if report.saved:
-        left = f", {_counted(len(report.saved_paths), 'path')} not committed" if report.saved_paths else ""
+        count = report.count("saved_paths")
+        left = f", {_counted(count, 'path')} not committed" if count else ""
         rows.append(("saved", f"{report.saved}{left}"))
     rows += [("saved", ref) for ref in report.snapshots]
     for submodule in report.submodules:
@@ -269,8 +332,10 @@ def summary(report: SessionReport, log: Path, location: str = "") -> str:
     if report.tokens is not None:
         cost = "" if report.cost_usd is None else f", ${report.cost_usd:.2f} reported"
         rows.append(("spent", f"{_counted(report.tokens, 'token')}{cost}"))
-    rows += _named("outside", report.leaks or (), " changes: see report.json")
-    rows += _named("tampering", report.tampering or (), " findings: ralph-wrap audit")
+    rows += _named("outside", report.leaks or (), report.count("leaks"), " changes: see report.json")
+    rows += _named(
+        "tampering", report.tampering or (), report.count("tampering"), " findings: ralph-wrap audit"
+    )
     rows.append(("output", near(os.fspath(log))))
     rows += ((label, located(command, location)) for label, command in _next(report))
     return _table(f"ralph-wrap: {ending(report)}", rows)
@@ -372,10 +437,10 @@ def _label(report: SessionReport) -> str:
     return shlex.quote(report.id if report.branch == f"ralph/{report.id}" else str(report.branch))
 
 
-def _named(label: str, lines: Sequence[str], more: str) -> Iterator[tuple[str, str]]:
+def _named(label: str, lines: Sequence[str], count: int, more: str) -> Iterator[tuple[str, str]]:
     for line in lines[:_NAMED]:
         yield label, line
-    for line in and_more(len(lines), _NAMED, more):
+    for line in and_more(count, _NAMED, more):
         yield "", line
 
 

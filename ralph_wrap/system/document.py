@@ -61,7 +61,7 @@ class DocumentFormat(NamedTuple):
 
     Attributes:
         version: the version that we write and read; a newer ralph-wrap writes a higher one.
-        largest: number of bytes to read at most; the rest of a larger file is missing, so it is damaged.
+        largest: number of bytes that a file may have; a larger one is not read.
         indent: number of spaces, for people who read the file; ``None`` writes one line.
 
     """
@@ -103,10 +103,13 @@ class DocumentFormat(NamedTuple):
 
         Raises:
             OSError: the file is not there, not readable, or not a regular file.
-            ValueError: it is damaged, or of another version.
+            ValueError: it is damaged, too large, or of another version.
 
         """
-        return self.decode(files.read(path, self.largest), meaning)
+        content = files.read(path, self.largest + 1)
+        if len(content) > self.largest:
+            raise ValueError(f"it has more than {self.largest} bytes")
+        return self.decode(content, meaning)
 
     def _fields_of(self, loaded: Any) -> dict[str, Any]:
         if not isinstance(loaded, dict):

@@ -22,6 +22,7 @@ from contextvars import ContextVar
 from functools import partial
 
 from ralph_wrap.system import deferred
+from ralph_wrap.system.long_lists import with_counts
 from ralph_wrap.system.reopen import write_again
 from ralph_wrap.system.status_line import StatusLine
 from ralph_wrap.system.text import located
@@ -322,7 +323,7 @@ def _stamped(_logger: WrappedLogger, method: str, event: _Event) -> _Event:
 
 def _json(event: _Event) -> bytes:
     facts = {name: fact for name, fact in event.items() if name != _BLOCK}
-    return json.dumps(facts, default=str).encode() + b"\n"
+    return json.dumps(with_counts(facts), default=str).encode() + b"\n"
 
 
 _COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "hint": "\x1b[36m"}

@@ -84,7 +84,7 @@ def test_the_report_names_the_brake(mine: Callable[..., Result]) -> None:
     result = mine(body, "--max-tokens", "100")
     assert result.directory is not None
     report = reports.read(result.directory / "report.json")
-    assert report is not None
+    assert isinstance(report, reports.SessionReport)
     rows = reports.summary(report, result.directory).splitlines()
     assert rows[0] == "ralph-wrap: session ended: limit reached after 1 iteration (exit status 0)"
     assert "  limit      --max-tokens: this number of tokens is used" in rows

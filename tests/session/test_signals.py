@@ -61,7 +61,7 @@ def test_a_branch_without_work_is_dropped_by_the_exit_report(repo: Repo, home: P
     assert_ended_by(result, signal.SIGINT)
     assert result.directory is not None
     report = reports.read(result.directory / "report.json")
-    assert report is not None
+    assert isinstance(report, reports.SessionReport)
     typed = reports.drop_command(report)
     assert reports.summary(report, repo.path).endswith(f"  drop       {typed}")
     subprocess.run(("sh", "-c", typed.replace("ralph-wrap", PROGRAM, 1)), check=True, cwd=repo.path)

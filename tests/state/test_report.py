@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ralph_wrap.state.report import SessionReport, summary
+from ralph_wrap.state.report import SessionReport, UnreadableReport, read, summary
 
 OURS, THEIRS = {"branch": "ralph/a3f2"}, {"branch": "topic;x"}
 COMMITS: dict[str, Any] = {"commits": 2}
 SAVED: dict[str, Any] = {"saved": "ralph/a3f2-wip", "saved_paths": ("a",)}
 
 
-def _rows(location: str = "", **facts: Any) -> list[str]:
-    """Return the lines of a summary."""
-    report = SessionReport(
+def _report(**facts: Any) -> SessionReport:
+    """Return the report of a session."""
+    given: dict[str, Any] = {"ended_by": "promise", "iterations": 1} | facts
+    return SessionReport(
         id="a3f2",
         session="20261121T203045Z-a3f2",
         agent="x",
         started="",
         ended="",
         exit_status=0,
-        iterations=1,
         base="0123456789abcdef",
-        **{"ended_by": "promise"} | facts,
+        **given,
     )
-    return summary(report, Path("/log"), location).splitlines()
+
+
+def _rows(location: str = "", **facts: Any) -> list[str]:
+    """Return the lines of a summary."""
+    return summary(_report(**facts), Path("/log"), location).splitlines()
 
 
 def _next(location: str = "", **facts: Any) -> list[str]:
@@ -137,3 +142,49 @@ def test_what_came_back_from_a_snapshot_has_a_row() -> None:
         "  older      not put back from it: a, b",
     ]
     assert not [row for row in _rows(taken_up=work | {"older": []}) if row.startswith("  older")]
+
+
+def test_a_report_with_many_paths_is_short_and_has_all(tmp_path: Path) -> None:
+    """1,000 of them and their number; the others are in a file beside it, one JSON text a line."""
+    paths = tuple(f"gen/{'x' * 100}\n\udcff{number}" for number in range(9000))
+    path = tmp_path / "report.json"
+    _report(saved="ralph/a3f2-wip", saved_paths=paths, leaks=paths[:3]).write(path)
+    assert path.stat().st_size < 1 << 20
+    found = read(path)
+    assert isinstance(found, SessionReport)
+    assert (tuple(found.saved_paths), dict(found.cut)) == (paths[:1000], {"saved_paths": 9000})
+    assert (found.count("saved_paths"), found.count("leaks"), found.count("tampering")) == (9000, 3, 0)
+    lines = (tmp_path / "saved_paths.jsonl").read_text().splitlines()
+    assert tuple(json.loads(line) for line in lines) == paths
+    assert "  saved      ralph/a3f2-wip, 9000 paths not committed" in summary(found, Path("/log"))
+
+
+def test_a_report_is_written_although_no_list_can_be(tmp_path: Path) -> None:
+    """How the session ended is worth more than the names of all paths."""
+    (tmp_path / "leaks.jsonl").mkdir()
+    path = tmp_path / "report.json"
+    _report(leaks=tuple(map(str, range(1001)))).write(path)
+    found = read(path)
+    assert isinstance(found, SessionReport)
+    assert found.count("leaks") == 1001
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "Expecting value: line 1 column 1 (char 0)"),
+        (b'{"version": 9}', "version 9"),
+        (b" " * (8 << 20) + b"{}", "it has more than 8388608 bytes"),
+        (_report(ended_by=["promise"]).to_json(), "a field of the wrong type"),
+        (_report(iterations="1").to_json(), "a field of the wrong type"),
+    ],
+    ids=["empty", "newer", "large", "list", "text"],
+)
+def test_a_report_that_cannot_be_read_is_not_a_missing_one(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    """A missing one says that the session did not end; this one may say that its task is done."""
+    path = tmp_path / "report.json"
+    assert read(path) is None
+    path.write_bytes(content)
+    assert read(path) == UnreadableReport(path, reason)

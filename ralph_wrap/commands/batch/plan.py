@@ -6,8 +6,10 @@ from ralph_wrap.commands.batch.state import TaskState, is_done
 from ralph_wrap.state import report
 from ralph_wrap.state.ids import agent_id_of
 from ralph_wrap.state.project import registries
-from ralph_wrap.state.record import SessionRecord
+from ralph_wrap.state.record import SessionRecord, UnreadableRecord
+from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import command, shortened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from ralph_wrap.config.task_file import Task
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
+
+
+_TITLE = 48  # columns
 
 
 class OpenTask(NamedTuple):
@@ -81,11 +86,19 @@ def plan(tasks: Sequence[Task], state: BatchState, project: Project, log: Log) -
 
     """
     known = {state.tasks[task.key].token: task.key for task in tasks if task.key in state.tasks}
-    sessions = _sessions(project) if known else {}
+    sessions, unreadable = _sessions(project) if known else ({}, ())
     newest = _newest(sessions, known.keys())
+    unknown = set()
     for token, key in known.items():
         before = state.tasks[key]
-        if before.done or token not in newest:
+        if before.done:
+            continue
+        if problem := _problem(before, newest.get(token), unreadable):
+            unknown.add(key)
+            title = next(shortened(task.title, _TITLE) for task in tasks if task.key == key)
+            log.error("task.unknown", f"{title}: whether it is done is not known: {problem[0]}", problem[1])
+            continue
+        if token not in newest:
             continue
         after = _completed(before, newest[token])
         if after.done and not _is_proven(newest[token], before, sessions, project):
@@ -99,7 +112,9 @@ def plan(tasks: Sequence[Task], state: BatchState, project: Project, log: Log) -
     return [
         OpenTask(task, newest[token].record.session if (token := _token(state, task)) in newest else "")
         for task in tasks
-        if not task.is_done and not (task.key in state.tasks and state.tasks[task.key].done)
+        if not task.is_done
+        and task.key not in unknown
+        and not (task.key in state.tasks and state.tasks[task.key].done)
     ]
 
 
@@ -130,15 +145,49 @@ def _token(state: BatchState, task: Task) -> str:
     return state.tasks[task.key].token if task.key in state.tasks else ""
 
 
-def _sessions(project: Project) -> dict[str, _FoundSession]:
-    """Return all sessions by their ids, the oldest first."""
-    found = {
-        record.session: _FoundSession(record, registry.sessions / record.session)
-        for registry in registries(project)
-        for record in (*registry.finished(), *registry.unfinished())
-        if isinstance(record, SessionRecord)
-    }
-    return dict(sorted(found.items()))
+def _sessions(project: Project) -> tuple[dict[str, _FoundSession], tuple[UnreadableRecord, ...]]:
+    """Return all sessions by their ids, the oldest first, and the records that cannot be read."""
+    found, unreadable = {}, list[UnreadableRecord]()
+    for registry in registries(project):
+        for record in (*registry.finished(), *registry.unfinished()):
+            if isinstance(record, SessionRecord):
+                found[record.session] = _FoundSession(record, registry.sessions / record.session)
+            else:
+                unreadable.append(record)
+    return dict(sorted(found.items())), tuple(unreadable)
+
+
+def _problem(
+    task: TaskState, newest: _FoundSession | None, unreadable: Sequence[UnreadableRecord]
+) -> tuple[str, str] | None:
+    """Return why nobody knows whether a task is done, and what to type; ``None`` if the files say it.
+
+    Arguments:
+        newest: its newest session, if a record has its token.
+        unreadable: records that cannot be read; one of them may have its token.
+
+    """
+    if newest is not None:
+        found = report.read(newest.directory / "report.json")
+        if not isinstance(found, report.UnreadableReport):
+            return None
+        agent_id = newest.record.id
+        return found.sentence, Commands.of(
+            f"to see what its session did: {command('ralph-wrap', 'logs', agent_id)}",
+            "if it is done: tick it off in the file",
+            f"if not: {command('rm', found.path)}, and type the command again",
+        )
+    mine = agent_id_of(task.session)
+    for record in unreadable:
+        if mine in {None, record.id}:
+            return (
+                f"the record of session {record.id} cannot be read: {record.reason}",
+                Commands.of(
+                    "to see what it left: ralph-wrap review",
+                    "if it is done: tick it off in the file; if not: move the record out of .ralph/run",
+                ),
+            )
+    return None
 
 
 def _newest(sessions: Mapping[str, _FoundSession], tokens: Collection[str]) -> dict[str, _FoundSession]:
@@ -157,7 +206,7 @@ def _completed(task: TaskState, session: _FoundSession) -> TaskState:
     """Return the state of a task with what its newest session has left."""
     found = report.read(session.directory / "report.json")
     task = task._replace(session=session.record.session, branch=session.record.branch or "")
-    if found is None:
+    if not isinstance(found, report.SessionReport):
         return task._replace(ended_by="", exit_status=None)
     return task._replace(
         ended_by=found.ended_by,
@@ -178,7 +227,9 @@ def _is_proven(
     while True:
         record, directory = session
         found = report.read(directory / "report.json")
-        if found is None or (found.session, found.resumes) != (record.session, record.resumes):
+        if not isinstance(found, report.SessionReport):
+            return False
+        if (found.session, found.resumes) != (record.session, record.resumes):
             return False
         if not found.is_proven(record.task, directory, project):
             return False

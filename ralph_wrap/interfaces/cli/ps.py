@@ -156,7 +156,8 @@ _CELLS: dict[str, Callable[[SessionEntry], object]] = {
     "SAVED": lambda entry: entry.saved,
     "WORKSPACE": lambda entry: entry.workspace,
     "KEPT": lambda entry: entry.kept,
+    "NOTE": lambda entry: entry.note if entry.title else None,  # without a title, it stands in its place
 }
-_SELDOM = ("CPU", "MEM", "STATUS", "SAVED", "KEPT")
-_GIVING_WAY = (("AGENT", 8), ("TITLE", 16), ("KEPT", 16), ("STATE", 39))
+_SELDOM = ("CPU", "MEM", "STATUS", "SAVED", "KEPT", "NOTE")
+_GIVING_WAY = (("AGENT", 8), ("TITLE", 16), ("KEPT", 16), ("NOTE", 24), ("STATE", 39))
 _HIDDEN_FIRST = ("WORKSPACE", "STATUS", "AHEAD", "AGENT", "BRANCH", "KEPT", "SAVED", "AGE", "ITERATION")

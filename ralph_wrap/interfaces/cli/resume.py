@@ -10,18 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
-from ralph_wrap.errors import RalphError, UntrustedError, UsageError
+from ralph_wrap.errors import ProblemsError, RalphError, UntrustedError, UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_project
 from ralph_wrap.interfaces.cli.options import IDS, Directory, flags, with_options
 from ralph_wrap.interfaces.init.child import AT_START
 from ralph_wrap.system.log import on_stderr
+from ralph_wrap.system.text import shortened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ralph_wrap.commands.resume import ResumableSession
+    from ralph_wrap.commands.resume import Interrupted, ResumableSession
     from ralph_wrap.config import Settings
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
@@ -58,7 +59,10 @@ def resume(
     One session runs in the foreground, as with run. Several run in the background, and this prints their ids.
     An option that you type replaces the one of the earlier session.
     """
-    from ralph_wrap.commands.resume import interrupted  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.commands.resume import (  # noqa: PLC0415 -- not for --help
+        interrupted,
+        interrupted_by_container_end,
+    )
     from ralph_wrap.commands.sweep import sweep  # noqa: PLC0415
     from ralph_wrap.config import load  # noqa: PLC0415
 
@@ -71,15 +75,17 @@ def resume(
         found = open_project(project, environ, log)
         load(project, found.root, Path.cwd(), flags(typed), environ, ())  # an error comes before any wait
         sweep(found, log=log)
-        names = [*dict.fromkeys(ids or [])]
+        names, considered = [*dict.fromkeys(ids or [])], None
         if every or after_restart:
-            names = interrupted(found) if every else _interrupted_here(found, log)
+            considered = interrupted(found) if every else interrupted_by_container_end(found)
+            _name_left_out(considered, log)
+            names = considered.ids
         claims = _take_over(found, names, flags(typed)["remote"], log, at_once=take_over)
         chosen = _choose(
             found, names, log if every or after_restart else None, again=again, remote=flags(typed)["remote"]
         )
     alone = len(ids or []) == 1
-    statuses = []
+    statuses = [ProblemsError.exit_code] if considered and considered.unknown else []
     for session in chosen:
         try:
             claim = claims.get(session.record.id, "")
@@ -88,21 +94,23 @@ def resume(
             if not isinstance(end.code, int) or end.code > RalphError.exit_code:
                 raise
             statuses.append(end.code)
-    raise typer.Exit(next((status for status in statuses if status), 0))
+    raise typer.Exit(next((status for status in reversed(statuses) if status), 0))
 
 
-def _interrupted_here(project: Project, log: Log) -> list[str]:
-    """Return the agent ids that the last end of this container interrupted, for its PID 1."""
-    from ralph_wrap.commands.resume import interrupted_by_container_end  # noqa: PLC0415 -- not for --help
-
-    names, stuck = interrupted_by_container_end(project)
-    for agent_id in stuck:
+def _name_left_out(considered: Interrupted, log: Log) -> None:
+    """Say which sessions do not go on, and why."""
+    for agent_id, (problem, hint) in considered.unknown.items():
+        log.error(
+            "session.not_resumed",
+            f"how session {agent_id} ended is not known, so it does not go on: {problem}",
+            hint,
+        )
+    for agent_id in considered.stuck:
         log.warning(
             "session.not_resumed",
             f"session {agent_id} made no progress after several restarts",
             f"to go on with it all the same: ralph-wrap resume {agent_id}",
         )
-    return names
 
 
 def _take_over(
@@ -219,13 +227,14 @@ def continued_settings(settings: Settings, session: ResumableSession, message: s
     """Return the settings of a session that goes on from another one."""
     from ralph_wrap.config import Isolation  # noqa: PLC0415 -- not for --help
     from ralph_wrap.loop.conversation import last_conversation  # noqa: PLC0415
+    from ralph_wrap.session.preflight import LONGEST_AGENT  # noqa: PLC0415
 
     record = session.record
     settings = settings._replace(resumes=record.session, worktree_name=record.worktree_name, message=message)
     if record.branch is not None:  # its saved work belongs in a worktree or a clone
         isolation = Isolation.CLONE if settings.isolation is Isolation.CLONE else Isolation.REQUIRE
         settings = settings._replace(branch=record.branch, isolation=isolation)
-    if (settings.agent or shlex.join(settings.command)) != record.agent:
+    if shortened(settings.agent or shlex.join(settings.command), LONGEST_AGENT) != record.agent:
         return settings
     log = session.directory / "output.log"
     return settings._replace(conversation=last_conversation(log, settings.invocation.output))

@@ -79,10 +79,11 @@ class WorkClone:
         return []
 
     def report(self, agent_id: str) -> SessionReport | None:
-        """Return the report of the newest session; ``None`` if there is none."""
+        """Return the report of the newest session; ``None`` if there is none that can be read."""
         if not (names := self.sessions(agent_id)):
             return None
-        return report.read(self._registry.sessions / names[-1] / "report.json")
+        found = report.read(self._registry.sessions / names[-1] / "report.json")
+        return found if isinstance(found, report.SessionReport) else None  # it is only shown
 
     def stop(self, agent_id: str) -> None:
         """Ask the session that runs in this clone to stop."""

@@ -54,7 +54,7 @@ class SessionOutput:
         """
         files = {LOG: store_blob(git, bytes(self._content[-LARGEST_OUTPUT:]))}
         if self.report is not None:
-            content = json.dumps(self.report._asdict(), indent=1).encode() + b"\n"
+            content = json.dumps(self.report.to_dict(), indent=1).encode() + b"\n"
             files[REPORT] = store_blob(git, content)
         tree = make_tree(git, files)
         return commit_tree(git, tree, [before] if before else [], f"ralph-wrap: output of index {index}\n")

@@ -243,7 +243,7 @@ def session(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
     ended = session.verdict is Verdict.FINISHED
     return {
         "session": session,
-        "report": session_report.to_dict() if session_report else {},
+        "report": session_report.to_dict() if isinstance(session_report, report.SessionReport) else {},
         "story": timeline.build_timeline(events, commits, now),
         "output": output,
         "live": not ended,

@@ -144,3 +144,25 @@ fi
     assert names.index("batch.paused") < len(names) - 1 - names[::-1].index("task.started")
     started = [event["at"] for event in result.narration if event["event"] == "task.started"]
     assert datetime.fromisoformat(started[-1]) >= datetime.fromtimestamp(paused["until"], UTC)
+
+
+@pytest.mark.parametrize("name", ["report.json", "record.json"])
+def test_a_task_whose_end_is_unknown_is_not_done_again(batch: Batch, name: str) -> None:
+    """A batch that was killed, and a file that cannot be read: the session may have done the task."""
+    batch.during('[ "$task" = one ] || return 0\n' + HANG)
+    process = batch.start("-j", "1")
+    _wait_for_work(batch, "one")
+    process.kill()
+    result_of(process)
+    eventually(lambda: batch.reports, "the end of the session")
+    (path,) = batch.repo.path.glob(f".ralph/run/sessions/*/{name}")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    batch.during("")
+    again = batch.run()
+    assert (again.status, batch.calls) == (1, ALL), again.stderr
+    (error,) = [event for event in again.warnings if event["event"] == "task.unknown"]
+    assert error["message"].startswith("one: whether it is done is not known: ")
+    path.write_bytes(whole)
+    assert batch.run().status == 0
+    assert batch.calls == sorted([*ALL, "one"])

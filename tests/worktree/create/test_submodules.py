@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap import git
-from ralph_wrap.state.report import read, summary
+from ralph_wrap.state.report import SessionReport, read, summary
 from ralph_wrap.system.log import on_stderr
 from ralph_wrap.worktree.create.submodules import init_submodules
 from tests.support.git_shim import shim_git
@@ -245,7 +245,7 @@ def test_the_exit_report_says_how_to_see_it(project: Project) -> None:
     ended = run(project.repo.path, *SH, f"echo d > {SUB}/d")
     assert ended.directory is not None
     report = read(ended.directory / "report.json")
-    assert report is not None
+    assert isinstance(report, SessionReport)
     shown = summary(report, ended.directory / "output.log")
     (line,) = [line for line in shown.splitlines() if "submodule" in line]
     label, _, words = line.partition(f"{SUB}: git ")

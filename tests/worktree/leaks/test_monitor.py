@@ -224,7 +224,7 @@ def test_the_words_accuse_no_agent(repo: Repo) -> None:
     )
     assert result.directory is not None
     report = reports.read(result.directory / "report.json")
-    assert report is not None
+    assert isinstance(report, reports.SessionReport)
     rows = reports.summary(report, result.directory / "output.log").splitlines()
     assert [row.split(maxsplit=1)[1] for row in rows if row.startswith("  outside")] == [
         f"during iteration 1: {created}",
