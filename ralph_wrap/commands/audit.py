@@ -15,7 +15,7 @@ from ralph_wrap.errors import NotARepositoryError, RalphError, RefusedError
 from ralph_wrap.git import git_environment, pointer, run_git
 from ralph_wrap.git.command import Git
 from ralph_wrap.git.config_file import parse
-from ralph_wrap.state.audit.finding import EFFECTS, KEYS, Finding, FindingKind
+from ralph_wrap.state.audit.finding import EFFECTS, KEYS, REMOVABLE, Finding, FindingKind
 from ralph_wrap.state.audit.look import Audit, audit
 from ralph_wrap.state.project import find_project_without_git
 from ralph_wrap.system import deferred, files
@@ -31,18 +31,9 @@ if TYPE_CHECKING:
 ASIDE = "ralph-wrap-aside"
 """The directory in the git directory for what an undo takes away."""
 
-_MOVED = {  # what can go without anything in its place
-    FindingKind.HOOK,
-    FindingKind.ATTRIBUTES,
-    FindingKind.GRAFTS,
-    FindingKind.SHALLOW,
-    FindingKind.ALTERNATES,
-    FindingKind.REMOTE_FILE,
-    FindingKind.TODO,
-    FindingKind.COMMIT_GRAPH,
-}
 _EXECUTABLE = 0o755
 _LARGEST = 1 << 20
+_NO_SUCH_KEY = 5  # exit status of "git config --unset-all" (git-config(1)): an agent has deleted it
 
 
 class AuditRow(NamedTuple):
@@ -170,7 +161,7 @@ class _Undo(NamedTuple):
             return self._put_keys_back(finding, path, earlier or b"")
         if finding.kind is FindingKind.COMMON_DIR and path.parent.parent.name == "worktrees":
             earlier = b"../..\n"  # what git writes in each registration
-        if earlier is None and finding.kind not in {*_MOVED, FindingKind.COMMON_DIR}:
+        if earlier is None and finding.kind not in {*REMOVABLE, FindingKind.COMMON_DIR}:
             return UndoneFinding(
                 finding.title, "left", reason=f"no earlier version; by hand: {finding.remedy}"
             )
@@ -240,7 +231,7 @@ def _with_values(content: bytes, key: str, values: list[str | None]) -> bytes:
         copy = Path(directory, "config")
         copy.write_bytes(content)
         git = Git(Path(directory), git_environment(os.environ))
-        run_git(git, "config", "--file", copy, "--unset-all", key)
+        run_git(git, "config", "--file", copy, "--unset-all", key, accept=(0, _NO_SUCH_KEY))
         for value in values:
             run_git(git, "config", "--file", copy, "--add", key, "true" if value is None else value)
         return copy.read_bytes()

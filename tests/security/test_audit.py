@@ -88,13 +88,52 @@ def test_after_a_session_nothing_is_accepted_by_itself(repo: Repo) -> None:
 
 
 def test_another_address_of_a_remote_is_found(repo: Repo) -> None:
-    """It is harmless by itself, so only a look before can show it; a new remote is no change."""
+    """It is harmless by itself, so only a look before can show it."""
     repo.git("remote", "add", "origin", "https://example.invalid/project.git")
-    assert _audited(repo) == []
-    repo.git("remote", "add", "fork", "https://example.invalid/fork.git")
     assert _audited(repo) == []
     repo.git("remote", "set-url", "origin", "https://evil.example/project.git")
     assert _audited(repo) == [".git/config: remote.origin.url"]
+
+
+CHANGES = {
+    "another identity": ("git config user.email other@example.invalid", ["user.email"]),
+    "an identity of the author": ("git config author.name Other", ["author.name"]),
+    "another key": ("git config user.signingKey ABC", ["user.signingkey"]),
+    "no identity": ("git config --unset user.email", ["user.email"]),
+    "a new remote": ("git remote add evil https://x.invalid", ["remote.evil.fetch", "remote.evil.url"]),
+    "no remote": ("git remote remove origin", ["remote.origin.fetch", "remote.origin.url"]),
+    "refs to push": ("git config remote.origin.push +refs/heads/*", ["remote.origin.push"]),
+    "a remote for pushes": ("git config remote.pushDefault origin", ["remote.pushdefault"]),
+    "in a file of the worktree": (
+        "git config extensions.worktreeConfig true; git config --worktree user.name Other",
+        ["user.name"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("made", "keys"), CHANGES.values(), ids=CHANGES)
+def test_a_changed_key_is_found_and_undone(repo: Repo, made: str, keys: list[str]) -> None:
+    """Keys of the identity and of remotes are harmless until they change; an undo gives them their values."""
+    repo.git("remote", "add", "origin", "https://example.invalid/project.git")
+    repo.git("config", "user.email", "user@example.invalid")
+    assert _audited(repo) == []
+    before = repo.git("config", "--local", "--list")
+    assert os.system(f"cd {repo.path} && {{ {made}; }}") == 0  # noqa: S605 -- what an agent types
+    where = ".git/config.worktree" if "--worktree" in made else ".git/config"
+    assert _audited(repo) == [f"{where}: {key}" for key in keys]
+    assert command("audit", "--undo", cwd=repo.path).status == 0
+    assert _audited(repo) == []
+    after = repo.git("config", "--local", "--list").splitlines()
+    assert sorted(line for line in after if "worktreeconfig" not in line) == sorted(before.splitlines())
+    assert "Other" not in repo.git("config", "--list")
+
+
+def test_a_note_of_gh_is_no_change(repo: Repo) -> None:
+    """It writes into the configuration which remote has the pull requests."""
+    repo.git("remote", "add", "origin", "https://example.invalid/project.git")
+    assert _audited(repo) == []
+    repo.git("config", "remote.origin.gh-resolved", "base")
+    assert _audited(repo) == []
 
 
 CONFIGURATIONS = [

@@ -48,13 +48,13 @@ def test_an_undo_takes_away_what_came(repo: Repo) -> None:
     repo.git("config", "alias.mine", "!echo mine")
     assert _rows(repo)[0]["accepted"], "it was there before the first session"
     repo.git("config", "core.pager", "evil")
-    repo.git("config", "user.name", "later")
+    repo.git("config", "pull.rebase", "true")
     repo.git("config", "alias.mine", "!evil")
     repo.write(".git/hooks/post-checkout", "evil hook", executable=True)
     undone = {row["title"]: row for row in _rows(repo, "--undo")}
     assert undone[".git/config: core.pager"]["action"] == "taken away"
     assert undone[".git/config: alias.mine"]["action"] == "put back"
-    assert repo.git("config", "user.name") == "later"
+    assert repo.git("config", "pull.rebase") == "true"
     assert repo.git("config", "alias.mine") == "!echo mine"
     assert _open(repo) == []
     hook = undone[".git/hooks/post-checkout"]
@@ -126,7 +126,58 @@ def test_an_undo_without_a_memory_changes_nothing(repo: Repo) -> None:
     hook = repo.write(".git/hooks/pre-commit", "#!/bin/sh\n", executable=True)
     [row] = _rows(repo, "--undo", status=5)
     assert (row["action"], hook.exists()) == ("left", True)
-    assert "by hand: mv " in row["reason"]
+    assert "by hand: chmod a-x " in row["reason"]
+
+
+@pytest.mark.parametrize("name", TAMPERINGS)
+def test_the_command_by_hand_takes_a_finding_away(repo: Repo, name: str) -> None:
+    """If nothing is remembered, the user types what stands after *remove*; a few findings have no command."""
+    repo.write(".ralph/run/sessions/20260102T030405Z-abcd/record.json", "{}")
+    TAMPERINGS[name].make(repo)
+    without_command = []
+    for row in _rows(repo, status=1):
+        if row["remove"].startswith("look at it, "):
+            without_command.append(row["title"])
+        else:
+            assert os.system(f"cd {repo.path} && {row['remove']}") == 0, row  # noqa: S605
+    assert [title for title in _open(repo) if title not in without_command] == []
+
+
+NOT_UNDONE = {
+    "a hook of a machine that never saw it without": ".git/hooks/pre-commit",
+    "a hook in the checkout": ".husky/_/pre-commit",
+}
+
+
+@pytest.mark.parametrize("hook", NOT_UNDONE.values(), ids=NOT_UNDONE)
+def test_an_undo_is_offered_only_where_it_can_undo(repo: Repo, hook: str) -> None:
+    """Else the hint names the commands by hand, and these take the finding away."""
+    if hook.startswith(".husky"):
+        repo.git("config", "core.hooksPath", ".husky/_")
+        assert _open(repo) == []
+    else:
+        repo.write(".ralph/run/sessions/20260102T030405Z-abcd/record.json", "{}")
+    repo.write(hook, "#!/bin/sh\n", executable=True)
+    for words in (("audit",), ("merge", "abcd")):
+        hint = json.loads(command(*words, "--json", cwd=repo.path).stdout)["error"]["hint"]
+        assert "--undo" not in hint
+        assert "by hand, ralph-wrap audit shows" in hint
+    [remove] = [row["remove"] for row in _rows(repo, status=1) if not row["accepted"]]
+    assert os.system(f"cd {repo.path} && {remove}") == 0  # noqa: S605 -- the command that a user pastes
+    assert _open(repo) == []
+
+
+def test_a_changed_identity_is_said_and_refuses_nothing(repo: Repo) -> None:
+    """Users change it themselves, so a merge goes on; the report of the session names it."""
+    agent = "git config user.email agent@example.invalid; git commit -q --allow-empty -m work"
+    ended = run(repo.path, "-n", "1", "--", "sh", "-c", agent)
+    line = ".git/config: user.email: git gives commits another author or signature than before"
+    assert ended.report["tampering"] == [line]
+    merged = command("merge", ended.report["id"], cwd=repo.path)
+    assert merged.status == 0, merged.stderr
+    assert line in merged.stderr
+    [row] = _rows(repo, status=1)
+    assert (row["kind"], row["remove"]) == ("changed-identity", "ralph-wrap audit --undo")
 
 
 def test_an_accepted_finding_is_no_longer_said(repo: Repo) -> None:

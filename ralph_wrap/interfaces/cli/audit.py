@@ -12,7 +12,7 @@ import typer
 from ralph_wrap.errors import ProblemsError, RefusedError, UntrustedError, UsageError
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, print_lines
 from ralph_wrap.interfaces.cli.options import Directory, Json
-from ralph_wrap.system.log import Commands, one_line
+from ralph_wrap.system.log import lines_of, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _accept(project: Project, result: Audit, rows: Sequence[AuditRow]) -> None:
     if can_ask():
         with SignalHandlers() as signals:
             if not confirm([*_lines(rows)], "accept all of this as it is now?", signals):
-                raise UntrustedError("nothing was accepted", "to take it away: ralph-wrap audit --undo")
+                raise UntrustedError("nothing was accepted", lines_of(result.way_out)[0])
     elif session := project.environ.get("RALPH_SESSION_ID"):
         raise UntrustedError(
             f"findings cannot be accepted inside session {session}, without a terminal",
@@ -86,10 +86,7 @@ def _show(result: Audit, rows: Sequence[AuditRow], *, json: bool) -> None:
         count = len(result.findings)
         error = ProblemsError(
             f"you have not accepted {count} of these findings",
-            Commands.of(
-                "to put back how it was: ralph-wrap audit --undo",
-                "to accept it as it is: ralph-wrap audit --accept",
-            ),
+            result.way_out,
         )
     if not json:
         print_lines([*_lines(rows)], "nothing found")

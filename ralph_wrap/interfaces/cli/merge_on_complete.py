@@ -65,8 +65,8 @@ def _land(
     signals: SignalHandlers | None,
     log: Log,
 ) -> LandingResult:
-    if findings := audit(project).findings:
-        raise tampered(findings)
+    if (result := audit(project)).refused:
+        raise tampered(result)
     branch = branches.named(branches.read(project), f"{branches.HEADS}{name}")
     target = merge.target_of(project, settings.merge_on_complete, None)
     try:

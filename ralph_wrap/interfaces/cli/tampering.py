@@ -38,7 +38,9 @@ def warn_of_tampering(directory: Path, environ: Mapping[str, str], log: Log, *, 
     from ralph_wrap.state.project import find_project_without_git  # noqa: PLC0415
 
     project = find_project_without_git(directory, environ)
-    findings = audit(project).findings if project is not None else ()
-    if findings and refuse:
-        raise tampered(findings)
-    log_findings(findings, log)
+    if project is None:
+        return
+    result = audit(project)
+    if result.refused and refuse:
+        raise tampered(result)
+    log_findings(result.findings, log)

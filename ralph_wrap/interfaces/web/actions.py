@@ -98,8 +98,8 @@ def _landed(
     context: PageContext, names: Sequence[str], method: merging.MergeMethod, log: Log
 ) -> FlashMessage:
     project = context.project
-    if findings := audit(project).findings:
-        raise tampered(findings)
+    if (result := audit(project)).refused:
+        raise tampered(result)
     settings = of_project(project.main, project.environ, "check", "main")
     all_branches = branches.read(project)
     wanted = list(

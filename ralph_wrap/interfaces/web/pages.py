@@ -99,10 +99,12 @@ def overview(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _tampering(project: Project) -> FlashMessage | None:
-    lines = [finding.line for finding in audit(project).findings]
+    result = audit(project)
+    lines = [finding.line for finding in result.findings]
     if not lines:
         return None
-    title = "Git runs, reads or shows here what you have not accepted. The button Merge refuses."
+    title = "Git runs, reads or shows here what you have not accepted."
+    title += " The button Merge refuses." if result.refused else ""
     return FlashMessage("failed", (title, *some(lines, _FINDINGS)), "to see each in full: ralph-wrap audit")
 
 

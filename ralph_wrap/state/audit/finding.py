@@ -10,7 +10,7 @@ from pathlib import Path
 from ralph_wrap.git.remote import without_secrets
 from ralph_wrap.system.files import digest
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.system.text import plain
+from ralph_wrap.system.text import command, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,10 +37,32 @@ class FindingKind(Enum):
     TOO_MANY = "too-many"
     CHANGED_ADDRESS = "changed-address"
     COMMIT_GRAPH = "commit-graph"
+    CHANGED_IDENTITY = "changed-identity"
+    CHANGED_REMOTE = "changed-remote"
 
 
-KEYS = frozenset({FindingKind.KEY_RUNS, FindingKind.KEY_REDIRECTS, FindingKind.CHANGED_ADDRESS})
+CHANGES = frozenset({FindingKind.CHANGED_ADDRESS, FindingKind.CHANGED_IDENTITY, FindingKind.CHANGED_REMOTE})
+"""The kinds whose name is a key that had another value, or none, when an audit last found nothing."""
+
+KEYS = frozenset({FindingKind.KEY_RUNS, FindingKind.KEY_REDIRECTS}) | CHANGES
 """The kinds whose name is a key of a configuration."""
+
+WARNED_OF = frozenset({FindingKind.CHANGED_IDENTITY, FindingKind.CHANGED_REMOTE})
+"""The kinds of which all commands warn, and for which none refuses: users change these keys themselves."""
+
+REMOVABLE = frozenset(
+    {
+        FindingKind.HOOK,
+        FindingKind.ATTRIBUTES,
+        FindingKind.GRAFTS,
+        FindingKind.SHALLOW,
+        FindingKind.ALTERNATES,
+        FindingKind.REMOTE_FILE,
+        FindingKind.TODO,
+        FindingKind.COMMIT_GRAPH,
+    }
+)
+"""The kinds that can go without anything in their place."""
 
 EFFECTS: Mapping[FindingKind, str] = {
     FindingKind.KEY_RUNS: "git runs a program that this key names",
@@ -60,6 +82,8 @@ EFFECTS: Mapping[FindingKind, str] = {
     FindingKind.TOO_MANY: "the audit has not looked at all of it",
     FindingKind.CHANGED_ADDRESS: "git fetches and pushes at another address than before",
     FindingKind.COMMIT_GRAPH: "git believes other parents of commits than the commits have",
+    FindingKind.CHANGED_IDENTITY: "git gives commits another author or signature than before",
+    FindingKind.CHANGED_REMOTE: "git fetches or pushes elsewhere, or other refs, than before",
 }
 """What plain git does with a finding."""
 
@@ -99,16 +123,28 @@ class Finding(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """The command that takes it away."""
-        path = shlex.quote(self.path)
+        """The command that takes it away, or what helps to do it by hand."""
         if self.kind is FindingKind.REPLACE:
-            return f"git update-ref -d {shlex.quote(self.name)}"
+            return command("git", "update-ref", "-d", self.name)
         if self.kind in {FindingKind.KEY_RUNS, FindingKind.KEY_REDIRECTS}:
-            return f"git config --file {path} --unset-all {shlex.quote(self.name)}"
-        if self.kind in {FindingKind.POINTER, FindingKind.UNREADABLE, FindingKind.CHANGED_ADDRESS}:
-            return f"look at it, and write it anew: {path}"
-        aside = shlex.quote(os.fspath(Path(self.path).with_name(f"aside-{Path(self.path).name}")))
-        return f"mv {path} {aside}"
+            return command("git", "config", "--file", self.path, "--unset-all", self.name)
+        if self.kind in CHANGES:
+            return "ralph-wrap audit --undo"
+        if self.kind in {FindingKind.POINTER, FindingKind.UNREADABLE, FindingKind.TOO_MANY}:
+            return f"look at it, and write it anew: {shlex.quote(self.path)}"
+        return self._set_aside()
+
+    def _set_aside(self) -> str:
+        """Return the command after which git does not read the file any more."""
+        place = Path(self.path)
+        if self.kind is FindingKind.HOOK:  # git would run it in any file of this directory
+            return command("chmod", "a-x", place)
+        if self.kind is FindingKind.NOT_PLAIN and (place.is_symlink() or not place.is_dir()):
+            return command("rm", place)
+        folder = place.parent
+        if self.kind is FindingKind.REMOTE_FILE:  # git would read it in any file of this directory
+            folder = folder.parent
+        return command("mv", place, folder / f"aside-{place.name}")
 
 
 def digest_of(file: str, *parts: str | bytes) -> str:

@@ -10,27 +10,38 @@ from __future__ import annotations
 import contextlib
 import os
 from datetime import UTC, datetime
+from pathlib import Path
 
 from ralph_wrap.config.repository_trust import approved_keys
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import pointer
 from ralph_wrap.git.config_file import parse
-from ralph_wrap.state.audit.finding import KEYS, Finding, FindingKind, digest_of
+from ralph_wrap.state.audit.finding import (
+    CHANGES,
+    KEYS,
+    REMOVABLE,
+    WARNED_OF,
+    Finding,
+    FindingKind,
+    digest_of,
+)
 from ralph_wrap.state.audit.memory import NOTHING, AuditMemory, recall, remember
 from ralph_wrap.state.audit.scan import Scan, scan
 from ralph_wrap.state.project import registries
 from ralph_wrap.state.registry import SessionRecord
+from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from ralph_wrap.state.project import Project
 
 _OFTEN = 60.0  # seconds between two notes that nothing was found
 _CONFIGURATIONS = ("/config", "/config.worktree")
+_IDENTITY = ("user.", "author.", "committer.")
+_OF_OTHER_PROGRAMS = (".gh-resolved",)  # gh notes in it which remote a pull request goes to
 
 
 class Audit(NamedTuple):
@@ -41,6 +52,7 @@ class Audit(NamedTuple):
         accepted: what the user has accepted.
         since: when each finding was first seen, in words, by digest; findings without an entry are older.
         memory: what was remembered before.
+        undoable: an undo can do something about one of the findings at least.
 
     """
 
@@ -48,6 +60,22 @@ class Audit(NamedTuple):
     accepted: tuple[Finding, ...]
     since: Mapping[str, str]
     memory: AuditMemory
+    undoable: bool = False
+
+    @property
+    def refused(self) -> tuple[Finding, ...]:
+        """The findings for which commands that land something refuse."""
+        return tuple(finding for finding in self.findings if finding.kind not in WARNED_OF)
+
+    @property
+    def way_out(self) -> Commands:
+        """What the user can do about the findings, a command a line; an undo only if it can do anything."""
+        return Commands.of(
+            "to put back how it was: ralph-wrap audit --undo"
+            if self.undoable
+            else "to take it away by hand, ralph-wrap audit shows a command for each",
+            "to accept it as it is, if you did it: ralph-wrap audit --accept",
+        )
 
 
 def audit(project: Project, session: str = "") -> Audit:
@@ -65,7 +93,7 @@ def audit(project: Project, session: str = "") -> Audit:
     if memory is None and not _agents_have_worked(project):
         memory = AuditMemory({finding.digest: finding.title for finding in found.findings}, {}, {})
     before = memory or NOTHING
-    candidates = [*found.findings, *_changed_addresses(root, before, found)]
+    candidates = [*found.findings, *_changed_keys(root, before, found)]
     open_findings = [finding for finding in candidates if finding.digest not in before.accepted]
     open_findings = _without_approved(project, open_findings)
     now = datetime.now(UTC)
@@ -79,7 +107,21 @@ def audit(project: Project, session: str = "") -> Audit:
             remember(root, environ, after)
     refused = {finding.digest for finding in open_findings}
     accepted = tuple(finding for finding in found.findings if finding.digest not in refused)
-    return Audit(tuple(open_findings), accepted, since, before)
+    common_dir = pointer.common_dir_by_place(root)
+    undoable = any(_can_be_undone(finding, common_dir, before) for finding in open_findings)
+    return Audit(tuple(open_findings), accepted, since, before, undoable)
+
+
+def _can_be_undone(finding: Finding, common_dir: Path, memory: AuditMemory) -> bool:
+    """Return whether an undo has what it needs for a finding: see ``commands.audit``."""
+    if not memory.looked:  # this machine has not seen the project without it
+        return False
+    if finding.kind is FindingKind.REPLACE:
+        return True
+    without_copy = finding.kind in {*KEYS, *REMOVABLE, FindingKind.COMMON_DIR}
+    return Path(finding.path).is_relative_to(common_dir) and (
+        without_copy or finding.shown_path in memory.contents
+    )
 
 
 def _without_approved(project: Project, findings: list[Finding]) -> list[Finding]:
@@ -109,7 +151,7 @@ def accept(project: Project, findings: tuple[Finding, ...]) -> None:
     memory = recall(project.root, project.environ) or NOTHING
     accepted = {finding.digest: finding.title for finding in findings}
     contents = dict(memory.contents)
-    if any(finding.kind is FindingKind.CHANGED_ADDRESS for finding in findings):
+    if any(finding.kind in CHANGES for finding in findings):
         contents = {
             shown_path: content for shown_path, content in contents.items() if not _is_config(shown_path)
         }
@@ -154,31 +196,42 @@ def _agents_have_worked(project: Project) -> bool:
     return False
 
 
-# Addresses, which are harmless until they change
+# Keys that are harmless until they change
 
 
-def _changed_addresses(root: Path, before: AuditMemory, found: Scan) -> Iterator[Finding]:
-    """Yield the addresses of remotes that were others when an audit last found nothing."""
-    for shown_path, content in found.contents.items():
-        old = before.contents.get(shown_path)
-        if old is None or old == content or not _is_config(shown_path):
+def _changed_keys(root: Path, before: AuditMemory, found: Scan) -> Iterator[Finding]:
+    """Yield the keys of remotes and of the identity that were others when an audit last found nothing."""
+    known = {(finding.shown_path, finding.name) for finding in found.findings}
+    own = f"{pointer.common_dir_by_place(root)}/config.worktree"  # which an agent can make
+    for shown_path in before.contents.keys() | found.contents.keys():
+        path = shown_path if shown_path.startswith("/") else f"{root}/{shown_path}"
+        absent = b"" if before.looked and path == own else None
+        old, content = before.contents.get(shown_path, absent), found.contents.get(shown_path)
+        if old is None or content is None or old == content or not _is_config(shown_path):
             continue
-        earlier, now = _addresses(old), _addresses(content)
-        for key in earlier.keys() & now.keys():
-            if earlier[key] != now[key]:
-                digest = digest_of(shown_path, FindingKind.CHANGED_ADDRESS.value, key, *now[key])
-                path = shown_path if shown_path.startswith("/") else f"{root}/{shown_path}"
-                yield Finding(shown_path, path, FindingKind.CHANGED_ADDRESS, key, digest)
+        earlier, now = _watched(old), _watched(content)
+        for key in sorted(earlier.keys() | now.keys()):
+            if earlier.get(key) != now.get(key) and (shown_path, key) not in known:
+                kind = _kind_of_change(key, is_new=key not in earlier)
+                digest = digest_of(shown_path, kind.value, key, *now.get(key, ()))
+                yield Finding(shown_path, path, kind, key, digest)
+
+
+def _kind_of_change(key: str, *, is_new: bool) -> FindingKind:
+    if key.startswith(_IDENTITY):
+        return FindingKind.CHANGED_IDENTITY
+    is_address = key.startswith("remote.") and key.endswith(".url")
+    return FindingKind.CHANGED_ADDRESS if is_address and not is_new else FindingKind.CHANGED_REMOTE
 
 
 def _is_config(file: str) -> bool:
     return file.endswith(_CONFIGURATIONS)
 
 
-def _addresses(content: bytes) -> dict[str, list[str]]:
+def _watched(content: bytes) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     with contextlib.suppress(ValueError):
         for key, value in parse(content):
-            if key.startswith("remote.") and key.endswith(".url"):
+            if key.startswith((*_IDENTITY, "remote.")) and not key.endswith(_OF_OTHER_PROGRAMS):
                 found.setdefault(key, []).append(value or "")
     return found

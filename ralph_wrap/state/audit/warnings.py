@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ralph_wrap.errors import TamperedError
-from ralph_wrap.system.log import Commands
+from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.text import and_more, some
 
 TYPE_CHECKING = False
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ralph_wrap.state.audit.finding import Finding
+    from ralph_wrap.state.audit.look import Audit
     from ralph_wrap.system.log import Log
 
 _NAMED = 10  # findings that get a line each
@@ -33,15 +34,14 @@ def facts(finding: Finding) -> dict[str, str]:
     return {"place": finding.shown_path, "kind": finding.kind.value, "name": finding.shown_name}
 
 
-def tampered(findings: Sequence[Finding]) -> TamperedError:
+def tampered(result: Audit) -> TamperedError:
     """Return the error with which a command refuses."""
-    titles = some([finding.title for finding in findings], _IN_AN_ERROR)
+    titles = some([finding.title for finding in result.refused], _IN_AN_ERROR)
     return TamperedError(
         f"git runs, reads or shows here what you have not accepted: {', '.join(titles)}",
         Commands.of(
             _TO_SEE,
-            "to put back how it was: ralph-wrap audit --undo",
-            "to accept it as it is: ralph-wrap audit --accept",
+            *lines_of(result.way_out),
             "to go on all the same: --despite-tampering",
         ),
     )
