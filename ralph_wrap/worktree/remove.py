@@ -202,7 +202,9 @@ def remove(
         found = losses(worktree, git, scratch / "index")
         check(found)
         sync_repository(worktree.common_dir)
-        nothing = SavedWork(None, (), (), found.ignored, found.ignored_files, (), (), found.inner)
+        nothing = SavedWork(
+            None, (), (), found.ignored, found.ignored_files, (), (), found.inner, clones=found.clones
+        )
         # If we are killed while the directory is in the trash, ``bring_back`` finds it by this file.
         files.replace(worktree.registration / LEAVING, name.encode())
         try:

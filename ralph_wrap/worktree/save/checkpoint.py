@@ -23,6 +23,7 @@ from ralph_wrap.git.safe.submodules import changed_inside, pointers_below
 from ralph_wrap.git.status import parse_status, stage_all, start_status
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.apart import store_again
+from ralph_wrap.worktree.save.clones import own_work
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.damage import may_be_damage
 from ralph_wrap.worktree.save.index import scratch_in
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.git.status import Status
     from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.save.walk import DirectoryWalk
 
 
 _ATTEMPTS = 3  # to store work while a ``git gc`` deletes it
@@ -105,8 +107,7 @@ def _stored(worktree: LinkedWorktree, scratch: Git, session: str, number: int) -
     head = read_head(worktree_git)
     status, walked = look(worktree, worktree_git, scratch, problems, ())
     if walked.repositories:
-        repositories = {*walked.repositories, *status.nested}
-        _look_into(worktree, worktree_git, repositories, status, problems, in_submodules)
+        _look_into(worktree, scratch, walked, status, problems, in_submodules)
     is_away = head.branch != f"refs/heads/{worktree.branch}"
     if status.clean and not is_away:
         return Snapshot(head.commit, None, tuple(problems), tuple(in_submodules)), None
@@ -201,18 +202,24 @@ def _git(worktree: LinkedWorktree, git: Git) -> Git:
 
 def _look_into(
     worktree: LinkedWorktree,
-    git: Git,
-    repositories: set[str],
+    scratch: Git,
+    walked: DirectoryWalk,
     status: Status,
     problems: list[str],
     in_submodules: list[str],
 ) -> None:
     """Name the repositories in a worktree with work that a snapshot does not hold."""
-    top, copies = worktree.path, worktree.copies
+    top, copies, git = worktree.path, worktree.copies, scratch._replace(index_file=None)
     known = {submodule.path: submodule.git_dir for submodule in pointers_below(git, top, copies)}
     inner = tuple(f"{path}/" for path in known)
-    nested = sorted(path for path in repositories - {*known} if not path.startswith(inner))
-    problems += [f"nested repository {path}" for path in nested]
+    index = scratch.index_file
+    assert index is not None
+    for path in sorted({*walked.repositories, *status.nested} - {*known}):
+        if path.startswith(inner):
+            continue
+        if walked.is_below(path, status.ignored) and own_work(worktree, git, index, path) is None:
+            continue
+        problems.append(f"nested repository {path}")
     lines = [(path, "the uncommitted work in it") for path in changed_inside(git, top, copies)]
     lines += [(path, "the commits in it") for path in sorted({*known} & {*status.changed})]
     for path, what in lines:

@@ -12,6 +12,7 @@ from ralph_wrap.git import Head, finish_git, pointer, read_head, resolve_commit,
 from ralph_wrap.git.index import list_index
 from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.worktree.save.clones import sort_nested, still_clones
 from ralph_wrap.worktree.save.commits import named_commits, named_objects, unreachable
 from ralph_wrap.worktree.save.index import lift_flags, not_in_index, status_of
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
@@ -93,11 +94,6 @@ def head_of(worktree: LinkedWorktree, git: Git) -> Head:
     return read_head(git) if found is None else Head(found[1], None, found[0])
 
 
-def nested(status: Status, walked: DirectoryWalk) -> list[str]:
-    """Return the repositories in a worktree that git does not track."""
-    return sorted({*walked.repositories, *status.nested, *walked.bare_beside(status.ignored)})
-
-
 def tree_losses(tree: LinkedWorktree, git: Git, index: Path, inner: tuple[str, ...] = ()) -> Losses:
     """Return the work that would be lost with a worktree, without its submodules.
 
@@ -115,7 +111,8 @@ def tree_losses(tree: LinkedWorktree, git: Git, index: Path, inner: tuple[str, .
     worktree_git = tree.git(git)
     problems: list[str] = []
     status, walked = look(tree, worktree_git, worktree_git._replace(index_file=index), problems, inner)
-    problems += [f"nested repository: {path}" for path in nested(status, walked)]
+    nested = sort_nested(tree, git, index, status, walked)
+    problems += nested.problems
     named = named_objects(tree.registration, worktree_git, problems)
     commits = unreachable(worktree_git, named_commits(worktree_git, named, problems))
     return Losses(
@@ -125,6 +122,7 @@ def tree_losses(tree: LinkedWorktree, git: Git, index: Path, inner: tuple[str, .
         problems=tuple(problems),
         ignored=status.ignored,
         ignored_files=walked.count_below(status.ignored),
+        clones=nested.clones,
     )
 
 
@@ -149,6 +147,8 @@ def tree_holds(tree: LinkedWorktree, git: Git, index: Path, directory: Path, sav
     new = named_commits(worktree_git, named - saved.named, problems)
     if problems or unreachable(worktree_git, new):
         return False  # there is a new commit that only the registration names
+    if not still_clones(tree, git, index, directory, saved.clones):
+        return False
     if _is_untouched(tree, directory, saved):
         return True
     if index.exists():

@@ -8,6 +8,7 @@ import os
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import (
     Head,
+    count_commits,
     create_ref,
     delete_ref,
     existing_commits,
@@ -24,6 +25,7 @@ from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.git.status import Status
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.apart import StoreApart, present_of
+from ralph_wrap.worktree.save.clones import sort_nested
 from ralph_wrap.worktree.save.commits import make_snapshots, named_commits, named_objects, unreachable
 from ralph_wrap.worktree.save.damage import (
     changed_paths,
@@ -34,7 +36,7 @@ from ralph_wrap.worktree.save.damage import (
 )
 from ralph_wrap.worktree.save.from_snapshot import work_of_snapshot
 from ralph_wrap.worktree.save.index import copy_index, lift_flags, resolve, status_of, unlock
-from ralph_wrap.worktree.save.inspect import has_submodules, head_of, look, nested
+from ralph_wrap.worktree.save.inspect import has_submodules, head_of, look
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.save.result import SavedWork
 from ralph_wrap.worktree.save.trees import (
@@ -245,7 +247,8 @@ def _look_at_files(saving: _Saving, apart: StoreApart, *, is_last: bool) -> _Fou
             return _Found(head, commits, None, work, names_head=False)
     git, scratch = apart.seeing(saving.git), apart.seeing(saving.scratch)
     status, walked = look(tree, git, scratch, problems, inner, needs_index=not is_last)
-    problems += [f"nested repository {path} cannot be saved" for path in nested(status, walked)]
+    nested = sort_nested(tree, saving.git, saving.index_copy, status, walked)
+    problems += nested.problems
     picture = None
     if not status.clean and request.commits_only:
         problems.append(counted(len(status.changed) + len(status.untracked), "uncommitted path"))
@@ -263,6 +266,7 @@ def _look_at_files(saving: _Saving, apart: StoreApart, *, is_last: bool) -> _Fou
         head=head,
         named=named,
         stamps=walked.stamps,
+        clones=nested.clones,
     )
     return _Found(head, commits, picture, work)
 
@@ -345,7 +349,16 @@ def _named(saving: _Saving, found: _Found, commit: str | None) -> SavedWork:
         if unreachable(git, [head.commit], without=own):
             branch = _name(saving.tree, git, request, head.commit, before)
     snapshots = make_snapshots(git, request.agent_id, _on_no_branch(saving, found))
-    return found.work._replace(branch=branch, snapshots=snapshots)
+    detached = _count_detached(saving, head) if branch else 0
+    return found.work._replace(branch=branch, snapshots=snapshots, detached=detached)
+
+
+def _count_detached(saving: _Saving, head: Head) -> int:
+    """Return the number of commits at a detached HEAD that the branch of the session lacks."""
+    if head.branch is not None or not head.commit or not saving.tree.branch:
+        return 0
+    own = _branch_tip(saving) or saving.tree.base
+    return count_commits(saving.git, own, head.commit) or 0
 
 
 def retire(git: Git, request: SaveRequest) -> None:

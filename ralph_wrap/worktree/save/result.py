@@ -57,6 +57,8 @@ class SavedWork(NamedTuple):
         stamps: what its files looked like before the save; ``None`` if nothing was saved.
         damage: an object that is missing or damaged, in words, and what was saved all the same. The worktree
             has to stay: it may have the last copy. Empty if every object was read back.
+        clones: repositories in ignored directories without work of their own, which may go with it.
+        detached: the number of commits below *branch* that were made on a detached HEAD.
 
     """
 
@@ -72,6 +74,8 @@ class SavedWork(NamedTuple):
     named: frozenset[str] = frozenset()
     stamps: FileStamps | None = None
     damage: str = ""
+    clones: tuple[str, ...] = ()
+    detached: int = 0
 
     @property
     def clean(self) -> bool:
@@ -135,6 +139,7 @@ class Losses(NamedTuple):
         ignored: ignored files and directories (with a slash), which are deleted with the worktree.
         ignored_files: the number of these files.
         inner: its submodules.
+        clones: repositories in ignored directories without work of their own, which may go with it.
 
     """
 
@@ -145,6 +150,7 @@ class Losses(NamedTuple):
     ignored: tuple[str, ...]
     ignored_files: int
     inner: tuple[SavedSubmodule, ...] = ()
+    clones: tuple[str, ...] = ()
 
     @property
     def none(self) -> bool:

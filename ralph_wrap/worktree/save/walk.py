@@ -109,6 +109,11 @@ class DirectoryWalk(NamedTuple):
             path for path in self.bare if below(path) or any(part.startswith(f"{path}/") for part in ignored)
         ]
 
+    @staticmethod
+    def is_below(path: str, ignored: tuple[str, ...]) -> bool:
+        """Return whether a path is one of these directories, or below one."""
+        return _below(ignored)(path)
+
     def count_below(self, ignored: tuple[str, ...]) -> int:
         """Count ignored files, including those in ignored directories."""
         below = _below(ignored)

@@ -38,10 +38,11 @@ from ralph_wrap.git.index import GITLINK
 from ralph_wrap.git.safe.batch import read_objects
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.worktree.save.clones import sort_nested
 from ralph_wrap.worktree.save.commits import make_snapshots, named_objects
 from ralph_wrap.worktree.save.copy_commits import RepositoryTips, held, outermost, transferred
 from ralph_wrap.worktree.save.index import scratch_in
-from ralph_wrap.worktree.save.inspect import look, nested
+from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.submodule_repositories import find
 from ralph_wrap.worktree.save.trees import WORK_TITLE, write_trees
 
@@ -294,7 +295,9 @@ class _SubmoduleCopier:
         scratch = git._replace(index_file=index)
         head = read_head(git)
         status, walked = look(tree, git, scratch, problems, self._submodule.nested)
-        problems += [f"nested repository {path}" for path in nested(status, walked)]
+        problems += [
+            f"nested repository {path}" for path in sort_nested(tree, git, index, status, walked).others
+        ]
         if not status.clean:
             picture = write_trees(tree, scratch, head, (status, walked.stamps), problems)
             if not picture.shows_head:

@@ -1,0 +1,298 @@
+"""Clones in ignored directories: whether they go with the worktree."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap import git
+from ralph_wrap.worktree.save import checkpoint, inspect
+from ralph_wrap.worktree.save.result import SavedWork
+from ralph_wrap.worktree.save.whole import losses
+from tests.support.repo import Repo, make_repo
+from tests.support.sessions import run
+from tests.support.trees import ID, SESSION, Tree, make_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEPENDENCY = "node_modules/dep"
+KEPT = f"nested repository {DEPENDENCY} cannot be saved: "
+
+
+@pytest.fixture
+def tree(repo: Repo) -> Tree:
+    """Return a worktree in which git ignores ``node_modules``."""
+    repo.write(".gitignore", "node_modules/\n")
+    repo.commit("ignore")
+    return make_tree(repo)
+
+
+@pytest.fixture
+def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
+    """Return a repository to clone, with an annotated tag and a second branch."""
+    found = make_repo(tmp_path / "upstream")
+    found.write(".gitignore", "built/\n")
+    found.commit("first")
+    found.git("branch", "other")
+    with monkeypatch.context() as patched:
+        patched.setenv("GIT_COMMITTER_DATE", "2020-01-01T00:00:00Z")
+        found.git("tag", "-a", "-m", "t", "v1")
+    return found
+
+
+def clone(tree: Tree, upstream: Repo, path: str = DEPENDENCY, *options: str) -> Repo:
+    """Clone it into the worktree."""
+    tree.inside.git("clone", "-q", *options, str(upstream.path), path)
+    return Repo(tree.path / path)
+
+
+def test_a_clone_without_own_work_goes(tree: Tree, upstream: Repo) -> None:
+    """Whoever needs it clones it again."""
+    clone(tree, upstream)
+    outcome = tree.finish()
+    assert outcome.kept is None
+    assert not tree.path.exists()
+
+
+def _ignored_in_it(dependency: Repo, _: Repo) -> None:
+    dependency.write("built/result", "b\n")
+
+
+def _pushed(dependency: Repo, _: Repo) -> None:
+    dependency.commit("pushed")
+    dependency.git("push", "-q", "origin", "HEAD:refs/heads/new")
+
+
+def _updated(dependency: Repo, upstream: Repo) -> None:
+    upstream.commit("later")
+    dependency.git("pull", "-q")
+
+
+def _another_branch(dependency: Repo, _: Repo) -> None:
+    dependency.git("checkout", "-q", "other")
+
+
+def _packed(dependency: Repo, _: Repo) -> None:
+    dependency.git("-c", "gc.reflogExpire=never", "gc", "-q")
+
+
+def _with_a_clone_in_it(dependency: Repo, upstream: Repo) -> None:
+    dependency.git("clone", "-q", str(upstream.path), "built/dep")
+
+
+@pytest.mark.parametrize(
+    "change", [_ignored_in_it, _pushed, _updated, _another_branch, _packed, _with_a_clone_in_it]
+)
+def test_what_its_remote_has_is_no_own_work(
+    tree: Tree, upstream: Repo, change: Callable[[Repo, Repo], None]
+) -> None:
+    """A clone may be used: only what is nowhere else keeps the worktree."""
+    change(clone(tree, upstream), upstream)
+    assert tree.finish().kept is None
+
+
+def _commit(dependency: Repo, _: Repo) -> str:
+    dependency.commit("own")
+    return "1 commit in it is on no branch of a remote"
+
+
+def _commit_reset_away(dependency: Repo, _: Repo) -> str:
+    dependency.commit("own")
+    dependency.commit("own, too")
+    dependency.git("reset", "-q", "--hard", "origin/HEAD")
+    return "2 commits in it are on no branch of a remote"
+
+
+def _stash(dependency: Repo, _: Repo) -> str:
+    dependency.write("file.txt", "changed\n")
+    dependency.git("stash", "push", "-q")
+    return "2 commits in it are on no branch of a remote"
+
+
+def _changed(dependency: Repo, _: Repo) -> str:
+    dependency.write("file.txt", "changed\n")
+    return "1 path in it is not committed"
+
+
+def _changed_and_hidden(dependency: Repo, _: Repo) -> str:
+    dependency.git("update-index", "--assume-unchanged", "file.txt")
+    dependency.write("file.txt", "changed\n")
+    return "1 path in it is not committed"
+
+
+def _untracked(dependency: Repo, _: Repo) -> str:
+    dependency.git("config", "status.showUntrackedFiles", "no")
+    dependency.write("new", "n\n")
+    dependency.write("newer", "n\n")
+    return "2 paths in it are not committed"
+
+
+def _staged(dependency: Repo, _: Repo) -> str:
+    dependency.write("new", "n\n")
+    dependency.git("add", "new")
+    (dependency.path / "new").unlink()
+    return "1 path in it is not committed"
+
+
+def _own_tag(dependency: Repo, _: Repo) -> str:
+    dependency.git("tag", "-a", "-m", "why", "mine")
+    return "refs/tags/mine in it may be on no remote"
+
+
+def _note(dependency: Repo, _: Repo) -> str:
+    dependency.git("notes", "add", "-m", "n")
+    return "1 commit in it is on no branch of a remote"
+
+
+def _tagged_file(dependency: Repo, _: Repo) -> str:
+    dependency.git("tag", "file", "HEAD:file.txt")
+    return "refs/tags/file in it names no commit"
+
+
+def _without_a_remote(dependency: Repo, _: Repo) -> str:
+    dependency.git("config", "--remove-section", "remote.origin")  # unlike `remote remove`, the refs stay
+    return "2 commits in it are on no branch of a remote"
+
+
+def _remote_is_gone(_: Repo, upstream: Repo) -> str:
+    shutil.rmtree(upstream.path)
+    return "2 commits in it are on no branch of a remote"
+
+
+def _remote_in_the_worktree(dependency: Repo, upstream: Repo) -> str:
+    dependency.git("remote", "set-url", "--push", "origin", "../../.git")
+    del upstream
+    return "2 commits in it are on no branch of a remote"
+
+
+def _forged_remote_branch(dependency: Repo, _: Repo) -> str:
+    dependency.commit("own")
+    dependency.git("symbolic-ref", "refs/remotes/origin/own", dependency.git("symbolic-ref", "HEAD"))
+    return "1 commit in it is on no branch of a remote"
+
+
+def _merge_in_progress(dependency: Repo, _: Repo) -> str:
+    (dependency.path / ".git" / "MERGE_HEAD").write_text(dependency.git("rev-parse", "HEAD") + "\n")
+    return ".git/MERGE_HEAD is in its repository"
+
+
+def _linked_worktree(dependency: Repo, _: Repo) -> str:
+    dependency.git("worktree", "add", "-q", "../linked")
+    return ".git/worktrees is in its repository"
+
+
+def _repository_elsewhere(dependency: Repo, upstream: Repo) -> str:
+    (dependency.path / ".git").rename(upstream.path.with_name("elsewhere"))
+    (dependency.path / ".git").write_text(f"gitdir: {upstream.path.with_name('elsewhere')}\n")
+    return "its repository is elsewhere"
+
+
+def _refs_elsewhere(dependency: Repo, upstream: Repo) -> str:
+    (dependency.path / ".git" / "refs").rename(upstream.path.with_name("refs"))
+    (dependency.path / ".git" / "refs").symlink_to(upstream.path.with_name("refs"))
+    return "its repository has a symlink"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _commit,
+        _commit_reset_away,
+        _stash,
+        _changed,
+        _changed_and_hidden,
+        _untracked,
+        _staged,
+        _own_tag,
+        _note,
+        _tagged_file,
+        _without_a_remote,
+        _remote_is_gone,
+        _remote_in_the_worktree,
+        _forged_remote_branch,
+        _merge_in_progress,
+        _linked_worktree,
+        _repository_elsewhere,
+        _refs_elsewhere,
+    ],
+)
+def test_own_work_in_a_clone_keeps_the_worktree(
+    tree: Tree, upstream: Repo, change: Callable[[Repo, Repo], str]
+) -> None:
+    """The reason names the clone, and what it has."""
+    reason = change(clone(tree, upstream), upstream)
+    outcome = tree.finish()
+    assert outcome.kept is not None
+    assert KEPT + reason in outcome.kept.split("; ")
+    assert (tree.path / DEPENDENCY).is_dir()
+
+
+def test_only_the_clone_with_own_work_is_named(tree: Tree, upstream: Repo) -> None:
+    """The user looks there, and nowhere else."""
+    clone(tree, upstream, "node_modules/other")
+    clone(tree, upstream).commit("own")
+    assert tree.finish().kept == f"{KEPT}1 commit in it is on no branch of a remote"
+
+
+def test_a_clone_with_a_missing_object_keeps_the_worktree(tree: Tree, upstream: Repo) -> None:
+    """What git cannot read may be work."""
+    dependency = clone(tree, upstream)
+    commit = dependency.commit("own")
+    (dependency.path / ".git" / "objects" / commit[:2] / commit[2:]).unlink()
+    outcome = tree.finish()
+    assert outcome.kept is not None
+    assert outcome.kept.startswith(KEPT)
+
+
+def test_a_clone_that_git_does_not_ignore_keeps_the_worktree(tree: Tree, upstream: Repo) -> None:
+    """Git lists it as a change of the worktree, and a save cannot hold it."""
+    clone(tree, upstream, "vendor")
+    assert tree.finish().kept == "nested repository vendor cannot be saved"
+
+
+def test_a_commit_while_the_worktree_is_removed_is_seen(tree: Tree, upstream: Repo) -> None:
+    """The last check looks into each clone again, where the directory is then."""
+    dependency = clone(tree, upstream)
+    where = git.Git(tree.repo.path, git.git_environment(os.environ))
+    index = tree.linked.registration / "scratch"
+    found = losses(tree.linked, where, index)
+    assert found.none
+    assert found.clones == (DEPENDENCY,)
+    saved = SavedWork(None, (), (), found.ignored, found.ignored_files, (), clones=found.clones)
+    moved = tree.path.rename(tree.path.with_name("moved"))
+    assert inspect.tree_holds(tree.linked, where, index, moved, saved)
+    Repo(moved / dependency.path.relative_to(tree.path)).commit("late")
+    assert not inspect.tree_holds(tree.linked, where, index, moved, saved)
+
+
+def test_a_snapshot_names_only_clones_with_own_work(tree: Tree, upstream: Repo) -> None:
+    """The event log of a long loop does not repeat what nobody misses."""
+    where = git.Git(tree.repo.path, git.git_environment(os.environ))
+
+    def problems() -> tuple[str, ...]:
+        return checkpoint.snapshot(tree.linked, where, agent_id=ID, session=SESSION, number=1).problems
+
+    dependency = clone(tree, upstream)
+    assert problems() == ()
+    dependency.commit("own")
+    assert problems() == (f"nested repository {DEPENDENCY}",)
+
+
+def test_a_filter_in_a_clone_does_not_run(repo: Repo, upstream: Repo, tmp_path: Path) -> None:
+    """Our git looks into it without obeying its configuration."""
+    repo.write(".gitignore", ".ralph/worktrees/\nnode_modules/\n")
+    repo.commit("ignore")
+    script = f"""
+        git clone -q {upstream.path} {DEPENDENCY} && cd {DEPENDENCY}
+        git config filter.x.clean 'touch {tmp_path}/ran; cat'
+        echo '* filter=x' > .git/info/attributes
+        touch file.txt"""
+    done = run(repo.path, "-n", "1", "--", "sh", "-c", script)
+    assert done.status == 0
+    assert not (tmp_path / "ran").exists()
+    assert not [*(repo.path / ".ralph" / "worktrees").iterdir()]
