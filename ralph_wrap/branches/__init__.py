@@ -13,7 +13,9 @@ from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state.ids import agent_id_of, is_agent_id
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.selector import Candidate, select
+from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +27,15 @@ if TYPE_CHECKING:
 
 HEADS = "refs/heads/"
 """Prefix of the full names of branches."""
+
+ORIGIN = "refs/remotes/origin/"
+"""Prefix of the full names of the branches of the remote ``origin``."""
+
+ORIGIN_HEAD = f"{ORIGIN}HEAD"
+"""The symbolic ref to the main branch that this remote had when it was cloned, or asked for the last time."""
+
+SET_HEAD = command("git", "remote", "set-head", "origin", "--auto")
+"""The command that asks this remote for the name of its main branch, and mends that ref."""
 
 OURS = f"{HEADS}ralph/"
 """Prefix of the full names of session branches."""
@@ -109,12 +120,14 @@ class MainBranch(NamedTuple):
         name: short name; for a remote branch with the name of the remote: ``origin/main``.
         tip: object id.
         ref: full name.
+        is_checked_out: it was chosen because the main checkout has it checked out.
 
     """
 
     name: str
     tip: str
     ref: str
+    is_checked_out: bool = False
 
 
 def read(project: Project) -> list[Branch]:
@@ -208,25 +221,30 @@ def main_branch(project: Project, configured: str | None) -> MainBranch:
 
     """
     repository_of(project)
+    checked_out: str | None = None
+    origin: str | None = None
     if configured:
         wanted = [HEADS + configured, f"refs/remotes/{configured}"]
     else:
         checked_out = list_worktrees(project.git)[0].branch
         ours = checked_out is None or checked_out.startswith("ralph/")
-        origin = symbolic_ref_target(project.git, "refs/remotes/origin/HEAD")
-        local = [HEADS + origin.removeprefix("refs/remotes/origin/"), origin] if origin else []
+        origin = symbolic_ref_target(project.git, ORIGIN_HEAD)
+        local = [HEADS + origin.removeprefix(ORIGIN), origin] if origin else []
         wanted = [*([] if ours else [f"{HEADS}{checked_out}"]), *local, f"{HEADS}main", f"{HEADS}master"]
     tips = list_refs(project.git, *wanted)
     for ref in wanted:
         if ref in tips:
-            return MainBranch(ref.removeprefix(HEADS).removeprefix("refs/remotes/"), tips[ref], ref)
+            name = ref.removeprefix(HEADS).removeprefix("refs/remotes/")
+            return MainBranch(name, tips[ref], ref, ref == f"{HEADS}{checked_out}")
     if configured:
         raise NotFoundError(
             f"there is no branch {configured!r}", "git branch --list --all; main = in .ralph/config.toml"
         )
+    way_out = 'set main = "NAME" in .ralph/config.toml'
+    stale = [f"if origin/HEAD is out of date ({origin.removeprefix(ORIGIN)}): {SET_HEAD}"] if origin else []
     raise NotFoundError(
         "there is no main branch: the project has no branch of its own checked out, and no main or master",
-        'set main = "NAME" in .ralph/config.toml',
+        Commands.of(*stale, way_out) if stale else way_out,
     )
 
 
@@ -264,7 +282,10 @@ def _candidate(branch: Branch) -> Candidate:
 
 __all__ = [
     "HEADS",
+    "ORIGIN",
+    "ORIGIN_HEAD",
     "OURS",
+    "SET_HEAD",
     "WIP",
     "Branch",
     "MainBranch",

@@ -8,6 +8,8 @@ from __future__ import annotations
 import posixpath
 import re
 
+from ralph_wrap.branches.gitlinks import unnamed
+from ralph_wrap.git.index import GITLINK
 from ralph_wrap.git.objects import small_contents
 from ralph_wrap.git.safe.genuine import require_objects
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -62,8 +64,9 @@ class Touch(NamedTuple):
 
     Attributes:
         path: the file.
-        kind: git, hooks, ci, editor, agent, build, executable (the file has become so), or symlink (it leads
-            out of the repository or into ``.git``).
+        kind: git, hooks, ci, editor, agent, build, executable (the file has become so), symlink (it leads
+            out of the repository or into ``.git``), or gitlink (a repository of its own, which
+            ``.gitmodules`` does not name).
 
     """
 
@@ -77,29 +80,44 @@ def changed_file(path: str, entry: str) -> ChangedFile:
     return ChangedFile(path, before, after, oid)
 
 
-def touches_of(objects: Git, changed: Mapping[str, Sequence[ChangedFile]]) -> dict[str, tuple[Touch, ...]]:
+def touches_of(
+    objects: Git, changed: Mapping[str, Sequence[ChangedFile]], after: Mapping[str, str]
+) -> dict[str, tuple[Touch, ...]]:
     """Return for each name the changes of what other programs run, in the order of their paths.
 
-    Git runs only if there is a symlink among the changes.
+    Git runs only if there is a symlink or a gitlink among the changes.
 
     Arguments:
         objects: git in a shadow git directory.
         changed: changed files by any name.
+        after: the commit or tree with the changes, by the same names.
 
     """
     links = {file.oid for files in changed.values() for file in files if file.after == _LINK}
     targets = small_contents(objects, links, _LONGEST_TARGET) if links else {}
     require_objects(objects, targets)
-    return {name: tuple(_touches(files, targets)) for name, files in changed.items()}
+    return {
+        name: tuple(_touches(files, targets, _new_gitlinks(objects, files, after[name])))
+        for name, files in changed.items()
+    }
 
 
-def _touches(files: Iterable[ChangedFile], targets: Mapping[str, bytes]) -> Iterable[Touch]:
+def _new_gitlinks(objects: Git, files: Iterable[ChangedFile], after: str) -> tuple[str, ...]:
+    added = [file.path for file in files if file.after == GITLINK != file.before]
+    return unnamed(objects, after, added) if added else ()
+
+
+def _touches(
+    files: Iterable[ChangedFile], targets: Mapping[str, bytes], gitlinks: Sequence[str]
+) -> Iterable[Touch]:
     for file in sorted(files):
-        if kind := _kind(file, targets):
+        if kind := _kind(file, targets, gitlinks):
             yield Touch(file.path, kind)
 
 
-def _kind(file: ChangedFile, targets: Mapping[str, bytes]) -> str:
+def _kind(file: ChangedFile, targets: Mapping[str, bytes], gitlinks: Sequence[str]) -> str:
+    if file.path in gitlinks:
+        return "gitlink"
     if found := _KINDS.search(file.path):
         return str(found.lastgroup)
     if file.after == _EXECUTABLE and file.before != _EXECUTABLE:

@@ -136,7 +136,7 @@ def order_file(objects: Git, sides: DiffSides) -> Path | None:
         ChangedFile(change.path, *change.modes, change.objects[1])
         for change in patch.changes(objects, sides.before, sides.after)
     ]
-    touches = touches_of(objects, {"": files})[""]
+    touches = touches_of(objects, {"": files}, {"": sides.after})[""]
     if not touches or objects.git_dir is None:
         return None
     path = objects.git_dir / "order"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from datetime import UTC, datetime
 
 from ralph_wrap import branches, config
+from ralph_wrap.branches import gitlinks, landing
 from ralph_wrap.branches.compare import compare
 from ralph_wrap.errors import GitError, NotFoundError, TamperedError, UsageError
 from ralph_wrap.git import existing_commits
 from ralph_wrap.git.compare import facts_of
 from ralph_wrap.state import check_results
 from ralph_wrap.state.project import objects_of, repository_of
+from ralph_wrap.system.log import lines_of
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import some
+from ralph_wrap.worktree.save.detached import detached_commits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +30,9 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.check_results import CheckResult
     from ralph_wrap.state.project import Project
+    from ralph_wrap.worktree.save.detached import DetachedCommits
+
+_NAMED = 10  # repositories in branches that have a note
 
 ONLY = ("live", "unmerged", "conflicting")
 """The filters of a list."""
@@ -60,9 +68,12 @@ class ReviewRow(NamedTuple):
         title: what people call its session; empty if that is not known.
         subject: the subject of its last commit.
         touches: the files that it changes and that other programs run, each with its kind. A kind is git,
-            hooks, ci, editor, agent, build, executable, or symlink (it leads out of the repository).
+            hooks, ci, editor, agent, build, executable, symlink (it leads out of the repository), or gitlink
+            (a repository of its own, which .gitmodules does not name: a merge does not bring its files).
         damage: why it is not compared: an object of it is damaged, missing, or holds something else than its
             name says.
+        saved_commits: the number of commits below its saved work that it lacks: its agent made them on a
+            detached HEAD.
 
     """
 
@@ -93,6 +104,7 @@ class ReviewRow(NamedTuple):
     subject: str | None = None
     touches: tuple[Touch, ...] | None = None
     damage: str | None = None
+    saved_commits: int = 0
 
 
 class Review(NamedTuple):
@@ -134,7 +146,9 @@ def look(project: Project) -> Review:
     except NotFoundError as error:
         if configured:
             raise
-        notes.append(f"{error.message}; {error.hint}")
+        notes.append("; ".join([error.message, *lines_of(error.hint)]))
+    if not configured:
+        notes += landing.notes(project, main)
     with objects_of(project) as objects:
         facts, comparison_notes = compare(objects, repository, main, all_branches)
         landed = [branch for branch in all_branches if branch.saved and facts[branch.name].merged]
@@ -143,6 +157,9 @@ def look(project: Project) -> Review:
         except (GitError, TamperedError) as error:
             saved_open = {branch.name for branch in landed}
             comparison_notes.append(f"cannot find out which saved work has landed: {error}")
+        detached: dict[str, DetachedCommits] = {}
+        with contextlib.suppress(GitError):  # another note names what is damaged
+            detached = detached_commits(objects, all_branches)
         bases = {branch.base for branch in all_branches if branch.base}
         recorded = {*existing_commits(objects, bases)}
     checked = check_results.results(project)
@@ -152,11 +169,25 @@ def look(project: Project) -> Review:
             facts[branch.name],
             branch.base if branch.base in recorded else None,
             checked.get(branch.tip),
-        )._replace(saved_open=branch.name in saved_open)
+        )._replace(
+            saved_open=branch.name in saved_open,
+            saved_commits=detached[branch.name].number if branch.name in detached else 0,
+        )
         for branch in all_branches
     ]
     rows.sort(key=lambda row: row.ended or row.committed or "", reverse=True)
-    return Review(rows, main, (*notes, *comparison_notes))
+    return Review(rows, main, (*notes, *comparison_notes, *_gitlinks(rows)))
+
+
+def _gitlinks(rows: Sequence[ReviewRow]) -> list[str]:
+    """Return a line for each repository in a branch that a merge would bring without its files."""
+    lines = [
+        gitlinks.warning(row.branch, touch.path)
+        for row in rows
+        for touch in row.touches or ()
+        if touch.kind == "gitlink" and not row.merged
+    ]
+    return some(lines, _NAMED)
 
 
 def _with_open_saved_work(

@@ -59,7 +59,7 @@ def count_commits(git: Git, base: str, ref: str) -> int | None:
     Arguments:
         base: may come from a file that an agent can write. It is never an argument alone: git could read it
             as an option, and ``--output`` overwrites any file.
-        ref: full name of a ref.
+        ref: full name of a ref, or an object id.
 
     """
     answer = run_git(git, "rev-list", "--count", ref, f"^{base}", "--", accept=(0, 128))

@@ -24,6 +24,7 @@ def with_outcome(report: SessionReport, outcome: WorktreeOutcome) -> SessionRepo
     return report._replace(
         saved=saved.branch,
         saved_paths=saved.paths if saved.branch else (),
+        saved_commits=saved.detached,
         snapshots=saved.snapshots,
         submodules=tuple(
             {

@@ -72,6 +72,7 @@ class SessionReport(NamedTuple):
         base: the commit that the branch started from.
         saved: the branch with the uncommitted work.
         saved_paths: the uncommitted paths.
+        saved_commits: number of commits on *saved* that were made on a detached HEAD.
         snapshots: refs with commits that were on no branch.
         submodules: submodules with saved work: path, repository that contains it now, refs in it.
         workspace: the directory in which the agent worked.
@@ -108,6 +109,7 @@ class SessionReport(NamedTuple):
     base: str | None = None
     saved: str | None = None
     saved_paths: tuple[str, ...] = ()
+    saved_commits: int = 0
     snapshots: tuple[str, ...] = ()
     submodules: tuple[dict[str, Any], ...] = ()
     workspace: str | None = None
@@ -317,9 +319,7 @@ def summary(report: SessionReport, log: Path, location: str = "") -> str:
     if report.branch:
         rows.append(("branch", f"{report.branch}, {_counted(report.commits or 0, 'commit')}"))
     if report.saved:
-        count = report.count("saved_paths")
-        left = f", {_counted(count, 'path')} not committed" if count else ""
-        rows.append(("saved", f"{report.saved}{left}"))
+        rows.append(("saved", ", ".join([report.saved, *_saved_parts(report)])))
     rows += [("saved", ref) for ref in report.snapshots]
     for submodule in report.submodules:
         seen = f"git --git-dir={shlex.quote(submodule['repository'])} log -p -m --first-parent"
@@ -384,9 +384,17 @@ def how_it_ended(
     return "not-started", 0
 
 
+def _saved_parts(report: SessionReport) -> Iterator[str]:
+    """Yield what is on the branch of the saved work, in words."""
+    if report.saved_commits:
+        yield f"{_counted(report.saved_commits, 'commit')} of a detached HEAD"
+    if count := report.count("saved_paths"):
+        yield f"{_counted(count, 'path')} not committed"
+
+
 def _next(report: SessionReport) -> Iterator[tuple[str, str]]:
     """Yield the commands to type next, one a row."""
-    saved = report.saved if report.saved_paths else None
+    saved = report.saved if report.saved_paths or report.saved_commits else None
     if report.branch and (_has_commits(report) or saved):
         name = _label(report)
         yield "next", f"ralph-wrap diff {'--saved ' if saved else ''}{name}"

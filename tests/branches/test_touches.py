@@ -19,7 +19,7 @@ PLAIN, EXECUTABLE, LINK, NONE = "100644", "100755", "120000", "000000"
 
 def _kind(repo: Repo, path: str, before: str, after: str, oid: str = "") -> str:
     git = Git(repo.path, git_environment(os.environ))
-    touches = touches_of(git, {"x": [ChangedFile(path, before, after, oid)]})["x"]
+    touches = touches_of(git, {"x": [ChangedFile(path, before, after, oid)]}, {"x": "HEAD"})["x"]
     return touches[0].kind if touches else ""
 
 
@@ -92,3 +92,18 @@ def test_symlinks(repo: Repo, path: str, target: str, kind: str) -> None:
 def test_a_missing_symlink_leads_anywhere(repo: Repo) -> None:
     """What cannot be read is not called harmless."""
     assert _kind(repo, "link", NONE, LINK, "0" * 39 + "1") == "symlink"
+
+
+def test_a_repository_that_gitmodules_does_not_name(repo: Repo) -> None:
+    """Only a new one counts: a submodule that moves on is named by its own files."""
+    link = "160000"
+    assert _kind(repo, "sub", NONE, link) == "gitlink"
+    assert _kind(repo, "sub", PLAIN, link) == "gitlink"
+    assert _kind(repo, "sub", link, link) == ""
+    repo.write(".gitmodules", '[submodule "x"]\n\tpath = sub\n\turl = ../x\n')
+    repo.commit("modules")
+    assert _kind(repo, "sub", NONE, link) == ""
+    assert _kind(repo, "other", NONE, link) == "gitlink"
+    repo.write(".gitmodules", "no configuration [")
+    repo.commit("broken")
+    assert _kind(repo, "sub", NONE, link) == "gitlink"

@@ -6,6 +6,7 @@ import contextlib
 import shlex
 from datetime import UTC, datetime
 
+from ralph_wrap.branches import gitlinks
 from ralph_wrap.commands.merge.move_target import TargetMove, has_note, move, recover
 from ralph_wrap.commands.merge.ordering import best
 from ralph_wrap.commands.merge.run_check import run_check
@@ -15,6 +16,7 @@ from ralph_wrap.config import trust
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError, StoppedError
 from ralph_wrap.git import compare, count_commits, environment_without_repository, list_refs
 from ralph_wrap.git import merge as merging
+from ralph_wrap.git.index import GITLINK
 from ralph_wrap.git.read_back import find_damage, require_whole
 from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.git.safe.genuine import require_genuine
@@ -29,6 +31,7 @@ from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import temporary
+from ralph_wrap.worktree.save.detached import detached_commits
 from ralph_wrap.worktree.user_checkout import names
 
 TYPE_CHECKING = False
@@ -64,6 +67,10 @@ class LandingResult(NamedTuple):
         reason: the reason why it was left.
         hint: what the user can do.
         title: what people call the session; empty if that is not known.
+        gitlinks: landed repositories without their files: .gitmodules does not name them.
+        detached: number of commits that its agent made on a detached HEAD: they are below *saved*, and do not
+            land.
+        last_detached: the object id of the last one.
 
     """
 
@@ -81,6 +88,9 @@ class LandingResult(NamedTuple):
     reason: str | None = None
     hint: str | None = None
     title: str = ""
+    gitlinks: tuple[str, ...] = ()
+    detached: int = 0
+    last_detached: str | None = None
 
 
 _TIMED_OUT = 124  # as timeout(1)
@@ -155,7 +165,15 @@ def land(
             )
             landed += [_land(landing, branch) for branch in to_try]
     titles = {branch.name: branch.title for branch in wanted}
-    landed = [result._replace(title=titles[result.branch]) for result in landed]
+    detached = detached_commits(project.git, wanted)
+    landed = [
+        result._replace(
+            title=titles[result.branch],
+            detached=detached[result.branch].number if result.branch in detached else 0,
+            last_detached=detached[result.branch].last if result.branch in detached else None,
+        )
+        for result in landed
+    ]
     order = [branch.name for branch in wanted]
     # With best_order the results keep the order of the trials.
     return landed if best_order else sorted(landed, key=lambda result: order.index(result.branch))
@@ -263,6 +281,14 @@ def _try(landing: _LandingContext, branch: Branch) -> LandingResult:
         return _check_failed(landing, branch, tip, status, in_time=in_time)
     step = TargetMove(target.ref, tip, trial.commit)
     _move(landing, checkouts, changes, step, f"ralph-wrap merge {branch.name}: {trial.way}")
+    added = [change.path for change in changes if change.new_mode == GITLINK != change.old_mode]
+    without_files = gitlinks.unnamed(git, trial.commit, added)
+    for path in without_files:
+        landing.log.warning(
+            "gitlink.landed",
+            f"the files in {path} have not come along with {branch.name}: it is {gitlinks.REPOSITORY}",
+            path=path,
+        )
     return LandingResult(
         id=branch.id,
         branch=branch.name,
@@ -274,6 +300,7 @@ def _try(landing: _LandingContext, branch: Branch) -> LandingResult:
         commits=count_commits(git, tip, branch.tip),
         check=status,
         saved=branch.saved_name,
+        gitlinks=without_files,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS
+from ralph_wrap.branches.landing import ways_to_land
 from ralph_wrap.errors import ConflictError, LockedError, NotFoundError
 from ralph_wrap.git import (
     decode,
@@ -67,15 +68,19 @@ def target_of(project: Project, into: str | None, configured: str | None) -> Lan
     """
     repository_of(project)
     git = project.git
+    helps, why = ["to list the branches: git branch"], ""
     if into is None:
         main = branches.main_branch(project, configured)
         name, ref = main.name, main.ref
+        if not configured and not ref.startswith(HEADS):
+            helps = ways_to_land(main)
+            why = ", which is what origin/HEAD names"
     else:
         name, ref = into, HEADS + into
     if not ref.startswith(HEADS) or not is_branch_name(git, name) or ref not in list_refs(git, ref):
         raise NotFoundError(
-            f"there is no local branch {name!r} to land on",
-            Commands.of("to list the branches: git branch", "to name one: ralph-wrap merge ID --into BRANCH"),
+            f"there is no local branch {name!r} to land on{why}",
+            Commands.of(*helps, "to name one: ralph-wrap merge ID --into BRANCH"),
         )
     if other := symbolic_ref_target(git, ref):
         other = other.removeprefix(HEADS)

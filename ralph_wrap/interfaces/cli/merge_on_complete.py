@@ -100,12 +100,23 @@ def _log_result(log: Log, landed: LandingResult, target: str) -> None:
 
 def name_saved(log: Log, result: LandingResult) -> None:
     """Log that the saved work of a branch has not landed with it."""
-    if result.saved and result.outcome != "left":
+    if not result.saved or result.outcome == "left":
+        return
+    apply = command("ralph-wrap", "apply", result.id or result.branch)
+    if result.detached and result.last_detached:
+        count = "1 commit" if result.detached == 1 else f"{result.detached} commits"
+        landing = command("git", "merge", result.last_detached[:12])
         log.event(
             "saved.not_landed",
-            f"{result.saved} holds work that has not landed",
-            hint=command("ralph-wrap", "apply", result.id or result.branch),
+            f"{result.saved} holds {count} of a detached HEAD, not landed",
+            hint=Commands.of(
+                f"to land the commits, on {result.target}: {landing}",
+                f"to have all of it in your checkout, uncommitted: {apply}",
+            ),
+            commits=result.detached,
         )
+    else:
+        log.event("saved.not_landed", f"{result.saved} holds work that has not landed", hint=apply)
 
 
 def _warn(

@@ -171,6 +171,12 @@ def _age(row: ReviewRow, now: datetime) -> str | None:
     return None if time is None else tables.age((now - datetime.fromisoformat(time)).total_seconds())
 
 
+def _saved(row: ReviewRow) -> object:
+    if row.saved_commits:
+        return f"yes, {row.saved_commits} commit{'' if row.saved_commits == 1 else 's'}"
+    return row.saved is not None
+
+
 def _main(row: ReviewRow) -> str | None:
     if row.damage:
         return "damaged"
@@ -192,7 +198,7 @@ _CELLS: dict[str, Callable[[ReviewRow, datetime], object]] = {
     "BEHIND": lambda row, _: row.behind,
     "FILES": lambda row, _: row.files,
     "LINES": lambda row, _: None if row.files is None else f"+{row.insertions} -{row.deletions}",
-    "SAVED": lambda row, _: row.saved is not None,
+    "SAVED": lambda row, _: _saved(row),
     "CHECK": lambda row, _: row.check,
     "MAIN": lambda row, _: _main(row),
     "CONFLICTS": lambda row, _: row.conflicts,

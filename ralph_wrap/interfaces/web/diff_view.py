@@ -82,7 +82,7 @@ def diff(objects: Git, old: str, new: str, *, lines: int = _LINES, whole: bool =
 
     """
     changes = patch.changes(objects, old, new)
-    kinds = _kinds(objects, changes)
+    kinds = _kinds(objects, changes, new)
     changes.sort(key=lambda change: change.path not in kinds)  # what other programs run comes first
     listed = changes[:_FILES]
     notes = _notes(objects, listed)
@@ -102,10 +102,10 @@ def diff(objects: Git, old: str, new: str, *, lines: int = _LINES, whole: bool =
     return DiffView(views, len(changes) - len(listed), added, deleted, old, new)
 
 
-def _kinds(objects: Git, changes: Sequence[FileChange]) -> dict[str, str]:
+def _kinds(objects: Git, changes: Sequence[FileChange], new: str) -> dict[str, str]:
     """Return the kind of each file that other programs run, by path."""
     files = [ChangedFile(change.path, *change.modes, change.objects[1]) for change in changes]
-    return {touch.path: touch.kind for touch in touches_of(objects, {"": files})[""]}
+    return {touch.path: touch.kind for touch in touches_of(objects, {"": files}, {"": new})[""]}
 
 
 def one_file(objects: Git, old: str, new: str, paths: Sequence[str], begin: int) -> FileView | None:

@@ -66,6 +66,7 @@ def test_a_row_tells_everything_of_a_branch(repo: Repo) -> None:
             "subject": "work",
             "touches": (),
             "damage": None,
+            "saved_commits": 1,
         }
     ]
 
