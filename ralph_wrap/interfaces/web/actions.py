@@ -22,7 +22,7 @@ from ralph_wrap.commands import drop as dropping
 from ralph_wrap.commands import merge as merging
 from ralph_wrap.commands import stop as stopping
 from ralph_wrap.config import of_project
-from ralph_wrap.errors import RalphError, UsageError, explained
+from ralph_wrap.errors import RalphError, RefusedError, UsageError, explained
 from ralph_wrap.interfaces.web.escaping import quoted
 from ralph_wrap.interfaces.web.flash import FlashMessage, RetryForm
 from ralph_wrap.state.audit.look import audit
@@ -31,6 +31,7 @@ from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system.files import anonymous_file
 from ralph_wrap.system.log import Log, traceback_of
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree import temporary
 
 TYPE_CHECKING = False
@@ -144,28 +145,43 @@ def _landing_note(landed: Sequence[merging.LandingResult]) -> FlashMessage:
 async def drop(context: PageContext, form: Form, log: Log) -> FlashMessage:
     """Delete merged branches. An unmerged branch stays, and the answer has a button to delete it."""
     wanted = dropping.DropSelection(tuple(_names(form)), False, False, None, force="force" in form)
-    return await run_in_threadpool(_alone, lambda _: _dropped(context, wanted), log)
+    stay = tuple(form.get("stays", ()))
+    return await run_in_threadpool(_alone, lambda _: _dropped(context, wanted, stay), log)
 
 
-def _dropped(context: PageContext, wanted: dropping.DropSelection) -> FlashMessage:
+def _dropped(context: PageContext, wanted: dropping.DropSelection, stay: Sequence[str]) -> FlashMessage:
+    """Drop branches.
+
+    Arguments:
+        stay: why other branches stay that were selected with them; the button *Drop anyway* leaves them out.
+
+    """
     rows, failures = dropping.drop(context.project, wanted, time.time())
     project = context.project
     keep = of_project(project.main, project.environ, "keep_dropped").keep_dropped
     dropping.expire(context.project, keep, time.time())
     dropped = [row for row in rows if row.dropped]
     lines = [f"{row.branch} dropped{_with(row.saved, row.branch)}" for row in dropped]
+    lines += [
+        f"{remote} still has {row.id}; to delete that, too:"
+        f" {command('ralph-wrap', 'drop', str(row.id), '--remote', remote, *['--force'] * wanted.force)}"
+        for row in dropped
+        for remote in row.remotes
+    ]
+    reasons = [*(row.kept for row in rows if row.kept), *stay]
+    restore = _again("restore", [row.branch for row in dropped], "Restore") if dropped else None
     if not failures:
-        names = [row.branch for row in dropped]
-        return FlashMessage(
-            "done", tuple(lines), "", _again("restore", names, "Restore") if dropped else None
-        )
-    reasons = [row.kept for row in rows if row.kept]
-    names = [row.branch for row in rows if row.lost and not row.dropped]
+        return FlashMessage("failed" if stay else "done", (*reasons, *lines), "", restore)
+    refused = {error.message for error in failures if isinstance(error, RefusedError)}  # others are in use
+    names = [row.branch for row in rows if row.kept in refused]
     if not names or wanted.force:
-        return FlashMessage("failed", (*reasons, *lines), failures[0].hint)
+        return FlashMessage("failed", (*reasons, *lines), failures[0].hint, restore)
     label = "Drop it anyway" if len(names) == 1 else f"Drop these {len(names)} anyway"
     hint = "a dropped branch can be restored for some time"
-    return FlashMessage("failed", (*reasons, *lines), hint, _again("drop", names, label, force="1"))
+    others = [("stays", row.kept) for row in rows if row.kept and row.kept not in refused]
+    return FlashMessage(
+        "failed", (*reasons, *lines), hint, _again("drop", names, label, ("force", "1"), *others)
+    )
 
 
 def _with(saved: str | None, branch: str) -> str:
@@ -202,8 +218,8 @@ def _names(form: Form) -> list[str]:
     return names
 
 
-def _again(action: str, names: Sequence[str], label: str, **fields: str) -> RetryForm:
-    return RetryForm(action, (*(("name", quoted(name)) for name in names), *fields.items()), label)
+def _again(action: str, names: Sequence[str], label: str, *fields: tuple[str, str]) -> RetryForm:
+    return RetryForm(action, (*(("name", quoted(name)) for name in names), *fields), label)
 
 
 def _alone(work: Callable[[Log], FlashMessage], log: Log) -> FlashMessage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -112,6 +113,32 @@ def test_drop_refuses_what_would_be_lost(repo: Repo, site: Pages) -> None:
     forced = site.post("drop", ("name", "ralph%2Faaaa"), ("force", "1"))
     assert site.note(forced).startswith("done | ralph/aaaa dropped")
     assert repo.branches() == ["main", "ralph/bbbb"]
+
+
+def test_drop_anyway_says_what_it_did_not_drop(repo: Repo, site: Pages) -> None:
+    """Of the selected branches, the one that is checked out stays: both answers say it."""
+    elsewhere = repo.path.parent / "elsewhere"
+    repo.git("worktree", "add", "--quiet", elsewhere, "ralph/bbbb")
+    stays = f"ralph/bbbb is checked out in {elsewhere}: the branch stays"
+    answer = site.post("drop", ("name", "ralph/aaaa"), ("name", "ralph/bbbb"))
+    assert stays in site.note(answer)
+    html = site.get(answer.headers["location"].removeprefix(f"{site.root}/")).text
+    form = html[html.index(f'action="{site.root}/drop">') : html.index("Drop it anyway</button>")]
+    fields = re.findall(r'name="(\w+)" value="([^"]*)"', form)
+    assert ("name", "ralph%2Fbbbb") not in fields
+    forced = site.note(site.post("drop", *fields))
+    assert forced == f"failed | {stays} | ralph/aaaa dropped"
+    assert repo.branches() == ["main", "ralph/bbbb"]
+
+
+def test_drop_says_which_remote_still_has_a_session(repo: Repo, site: Pages) -> None:
+    """As the command says it, with the command that deletes it there, too."""
+    repo.git("update-ref", "refs/ralph-remotes/origin/heads/ralph/aaaa", "ralph/aaaa")
+    note = site.note(site.post("drop", ("name", "ralph/aaaa"), ("force", "1")))
+    assert note == (
+        "done | ralph/aaaa dropped | origin still has aaaa; to delete that, too:"
+        " ralph-wrap drop aaaa --remote origin --force"
+    )
 
 
 @pytest.mark.parametrize("button", ["merge", "drop", "restore"])
