@@ -22,7 +22,8 @@ ANSWERS = {
     "merge": "commands.merge.LandingResult",
     "pool": "commands.pool.PoolEntry",
     "ps": "state.inventory.SessionEntry",
-    "restore": "commands.drop.DroppedBranch",
+    "restore": "commands.drop.RestorableBranch",
+    "restore ID": "commands.drop.RestoredBranch",
     "review": "commands.review.ReviewRow",
     "review --pr ID": "commands.pull_request.open.OpenedPullRequest",
     "rm": "commands.rm.RemovedSession",
@@ -76,7 +77,7 @@ OTHER_ANSWERS: dict[str, dict[str, str]] = {
 }
 """Answers that no class describes."""
 
-ONE_ANSWER = {"apply", "restore", "review --pr ID", *OTHER_ANSWERS}
+ONE_ANSWER = {"apply", "restore ID", "review --pr ID", *OTHER_ANSWERS}
 """Commands with a single answer; the others print a list."""
 
 FILES = {

@@ -15,7 +15,15 @@ other branch holds. The branch of an unfinished session is never deleted, nor on
 from __future__ import annotations
 
 from ralph_wrap import branches
-from ralph_wrap.commands.drop.refs import RestoredBranch, delete, dropped, expire, restore
+from ralph_wrap.commands.drop.refs import (
+    RestorableBranch,
+    RestoredBranch,
+    delete,
+    dropped,
+    expire,
+    restorable,
+    restore,
+)
 from ralph_wrap.commands.drop.remote import RemoteCopies
 from ralph_wrap.commands.drop.safety import DropSafety, DropSelection
 from ralph_wrap.errors import RalphError, RefusedError, UsageError
@@ -238,4 +246,14 @@ def _row(branch: Branch, lost: tuple[str, ...], error: RalphError | None) -> Dro
     )
 
 
-__all__ = ["DropSelection", "DroppedBranch", "RestoredBranch", "drop", "dropped", "expire", "restore"]
+__all__ = [
+    "DropSelection",
+    "DroppedBranch",
+    "RestorableBranch",
+    "RestoredBranch",
+    "drop",
+    "dropped",
+    "expire",
+    "restorable",
+    "restore",
+]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS, WIP, Branch
 from ralph_wrap.branches.intake import BASES
@@ -31,13 +33,45 @@ _REASON = "ralph-wrap: dropped"
 
 
 class RestoredBranch(NamedTuple):
-    """A restored branch: id, name, tip, branch of saved work, and title; ``None`` for a missing part."""
+    """A restored branch.
+
+    Attributes:
+        id: the agent id in its name.
+        branch: its name; ``None`` if only its saved work was dropped.
+        tip: its object id.
+        saved: the branch of its saved work.
+        title: what people call its session; empty if that is not known.
+
+    """
 
     id: str | None
     branch: str | None
     tip: str | None
     saved: str | None
     title: str = ""
+
+
+class RestorableBranch(NamedTuple):
+    """A dropped branch that can be restored.
+
+    Attributes:
+        id: the agent id in its name.
+        branch: its name; ``None`` if only its saved work was dropped.
+        tip: its object id.
+        saved: the branch of its saved work.
+        title: what people call its session; empty if that is not known.
+        dropped: when it was dropped: UTC, ISO 8601; ``None`` if that is not known.
+        expires: when the next ``drop`` deletes it for ever: UTC, ISO 8601; ``None`` for never.
+
+    """
+
+    id: str | None
+    branch: str | None
+    tip: str | None
+    saved: str | None
+    title: str
+    dropped: str | None
+    expires: str | None
 
 
 def delete(git: Git, wanted: Iterable[Branch], now: float) -> dict[str, RalphError | None]:
@@ -182,6 +216,42 @@ def dropped(project: Project) -> list[Branch]:
     return branches.of_tips(tips, branches.recorded(project))
 
 
+def restorable(project: Project, keep: float) -> list[RestorableBranch]:
+    """Return what :func:`restore` can bring back, the last drop first.
+
+    Arguments:
+        keep: how many seconds a dropped branch is kept; 0 keeps it for ever.
+
+    Raises:
+        RalphError: there is no repository.
+
+    """
+    found = dropped(project)
+    times = ref_times(project.git, [_dropped_ref(branch.name) for branch in found])
+    rows = []
+    for branch in sorted(found, key=lambda branch: times.get(_dropped_ref(branch.name), 0), reverse=True):
+        time = times.get(_dropped_ref(branch.name))
+        rows.append(
+            RestorableBranch(
+                id=branch.id,
+                branch=None if branch.only_saved else branch.name,
+                tip=None if branch.only_saved else branch.tip,
+                saved=branch.saved_name,
+                title=branch.title,
+                dropped=_iso(time) if time else None,
+                expires=_iso(time + keep) if time and keep else None,
+            )
+        )
+    return rows
+
+
+def _iso(time: float) -> str | None:
+    try:
+        return datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):  # a reflog that an agent wrote, or "keep_dropped" of an age
+        return None
+
+
 def restore(project: Project, name: str, now: float) -> RestoredBranch:
     """Restore a dropped branch, and its saved work.
 
@@ -246,5 +316,5 @@ def _not_dropped(project: Project, name: str) -> RalphError:
     except NotFoundError:
         return NotFoundError(
             f"{name} was not dropped, or has expired",
-            f"to list dropped branches: git for-each-ref {_DROPPED} {_DROPPED_ELSEWHERE}",
+            "to list what can be restored: ralph-wrap restore",
         )

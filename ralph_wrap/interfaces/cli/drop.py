@@ -10,6 +10,7 @@ import typer
 
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli import completion
+from ralph_wrap.interfaces.cli import table as tables
 from ralph_wrap.interfaces.cli.boundary import (
     answer,
     become_owner,
@@ -27,9 +28,9 @@ from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from ralph_wrap.commands.drop import DroppedBranch
+    from ralph_wrap.commands.drop import DroppedBranch, RestorableBranch
     from ralph_wrap.errors import RalphError
     from ralph_wrap.system.log import Log
 
@@ -139,24 +140,58 @@ def _seconds(text: str | None) -> float | None:
 
 def restore(
     name: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="ID",
+            metavar="[ID]",
             help="An id, the name, or the title of the dropped branch.",
             autocompletion=completion.dropped,
         ),
-    ],
+    ] = None,
     project: Directory = Path(),
     json: Json = False,
 ) -> None:
-    """Bring back a dropped branch and its saved work."""
+    """Bring back a dropped branch and its saved work; without an ID, list what can be brought back."""
     from ralph_wrap.commands import drop as use_case  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.config import of_project  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
     with boundary("restore", json=json, project=project) as log:
         environ = become_owner(project, log)
-        restored = use_case.restore(find_project(project, environ), name, time.time())
+        found = find_project(project, environ)
+        if name is None:
+            keep = of_project(found.main, environ, "keep_dropped").keep_dropped
+            _list(use_case.restorable(found, keep), json=json)
+            return
+        restored = use_case.restore(found, name, time.time())
         if json:
             answer("restore", restored._asdict())
             return
         typer.echo(one_line("  ".join(filter(None, (restored.branch, restored.saved, "restored")))))
+
+
+def _list(rows: Sequence[RestorableBranch], *, json: bool) -> None:
+    if json:
+        answer("restore", [row._asdict() for row in rows])
+    elif rows:
+        cells = [[tables.shown(cell(row)) for cell in _CELLS.values()] for row in rows]
+        wider = "ralph-wrap restore | less -S"
+        lines = tables.aligned(
+            [*_CELLS], cells, tables.of_terminal(), (("TITLE", 16),), ("TIP", "SAVED"), wider
+        )
+        typer.echo("\n".join(lines))
+    else:
+        typer.echo("Nothing that was dropped can be restored.")
+
+
+def _shown_time(moment: str | None) -> str | None:
+    return None if moment is None else f"{moment[:16].replace('T', ' ')} UTC"
+
+
+_CELLS: dict[str, Callable[[RestorableBranch], object]] = {
+    "TITLE": lambda row: row.title,
+    "BRANCH": lambda row: row.branch or row.saved,
+    "TIP": lambda row: row.tip and row.tip[:_SHOWN],
+    "SAVED": lambda row: row.saved is not None,
+    "DROPPED": lambda row: _shown_time(row.dropped),
+    "EXPIRES": lambda row: _shown_time(row.expires) or "never",
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,6 +47,29 @@ def test_a_merged_branch_goes_and_comes_back(repo: Repo) -> None:
     assert refs(repo) == {"ralph/dropped/a3f2": tip, "ralph/dropped/a3f2-wip": saved}
     assert restore_one(repo, "a3f2") == RestoredBranch("a3f2", "ralph/a3f2", tip, "ralph/a3f2-wip")
     assert refs(repo) == before
+
+
+def test_what_can_come_back_is_listed(repo: Repo) -> None:
+    """The last drop first, with its title and the time until which it can be restored; else one sentence."""
+    assert command("restore", cwd=repo.path).stdout == b"Nothing that was dropped can be restored.\n"
+    for name in ("a3f2", "b3f2"):
+        tip = grow(repo, f"ralph/{name}", "main", {name: "new\n"})
+    grow(repo, "ralph/b3f2-wip", tip, {"more": "more\n"})
+    record(repo, "a3f2", repo.head, title="Login")
+    assert drop_some(repo, "a3f2", force=True, now=NOW - DAY) is None
+    assert drop_some(repo, "b3f2", force=True) is None
+    rows = json.loads(command("restore", "--json", cwd=repo.path).stdout)["data"]
+    assert [(row["branch"], row["saved"], row["title"]) for row in rows] == [
+        ("ralph/b3f2", "ralph/b3f2-wip", ""),
+        ("ralph/a3f2", None, "Login"),
+    ]
+    for row, dropped in zip(rows, (NOW, NOW - DAY), strict=True):
+        assert datetime.fromisoformat(row["dropped"]).timestamp() == int(dropped)
+        assert datetime.fromisoformat(row["expires"]).timestamp() == int(dropped) + 30 * DAY
+    heading, first, second = command("restore", cwd=repo.path).stdout.decode().splitlines()
+    assert heading.split() == ["TITLE", "BRANCH", "TIP", "SAVED", "DROPPED", "EXPIRES"]
+    assert first.split()[1:4] == ["ralph/b3f2", tip[:12], "yes"]
+    assert second.split()[:2] == ["Login", "ralph/a3f2"]
 
 
 def test_a_branch_without_an_id_goes_by_its_name_alone(repo: Repo) -> None:
