@@ -274,6 +274,27 @@ def detach(
     popen.returncode = 0  # or its __del__ warns about a child still running, which is what was asked for
 
 
+def run_apart(
+    argv: Sequence[str | os.PathLike[str]], *, cwd: Path, env: Mapping[str, str]
+) -> CompletedCommand:
+    """Run a command without a terminal, and wait for it; what it leaves running is none of our own commands.
+
+    Raises:
+        OSError: it could not be started.
+
+    """
+    ended = subprocess.run(
+        argv,
+        cwd=cwd,
+        env={**env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        start_new_session=True,
+        check=False,
+    )
+    return CompletedCommand(ended.returncode, ended.stdout, ended.stderr)
+
+
 def _take_terminal(terminal: int) -> None:
     """Become the foreground group of a terminal; the child calls this before its exec.
 

@@ -44,6 +44,9 @@ def resume(
     again: Annotated[
         bool, typer.Option("--again", help="Go on even if the main branch has the work already.")
     ] = False,
+    in_background: Annotated[
+        bool, typer.Option("--background", help="Go on in the background, and print the id.")
+    ] = False,
     take_over: Annotated[
         bool,
         typer.Option(
@@ -84,7 +87,7 @@ def resume(
         chosen = _choose(
             found, names, log if every or after_restart else None, again=again, remote=flags(typed)["remote"]
         )
-    alone = len(ids or []) == 1
+    alone = len(ids or []) == 1 and not in_background
     statuses = [ProblemsError.exit_code] if considered and considered.unknown else []
     for session in chosen:
         try:

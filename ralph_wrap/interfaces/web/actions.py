@@ -1,7 +1,7 @@
 """The buttons: each does the same as its command, with the same refusals.
 
 Each button calls the function of its command, and keeps the logged messages as a note. A session may take
-long to stop. The page waits 3 s for it, and a thread waits on.
+long to stop, or to start. The page waits some seconds for it, and a thread waits on.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import re
+import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -18,20 +19,24 @@ from urllib.parse import unquote
 from starlette.concurrency import run_in_threadpool
 
 from ralph_wrap import branches
+from ralph_wrap.commands import apply as applying
 from ralph_wrap.commands import drop as dropping
 from ralph_wrap.commands import merge as merging
+from ralph_wrap.commands import rm as removing
 from ralph_wrap.commands import stop as stopping
 from ralph_wrap.config import of_project
 from ralph_wrap.errors import RalphError, RefusedError, UsageError, explained
-from ralph_wrap.interfaces.web.escaping import quoted
+from ralph_wrap.interfaces.web.escaping import plain, quoted
 from ralph_wrap.interfaces.web.flash import FlashMessage, RetryForm
+from ralph_wrap.state import inventory
 from ralph_wrap.state.audit.look import audit
 from ralph_wrap.state.audit.warnings import tampered
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.stop_request import StopMode
+from ralph_wrap.system import process
 from ralph_wrap.system.files import anonymous_file
 from ralph_wrap.system.log import Log, traceback_of
-from ralph_wrap.system.text import command
+from ralph_wrap.system.text import command, some
 from ralph_wrap.worktree import temporary
 
 TYPE_CHECKING = False
@@ -42,8 +47,9 @@ if TYPE_CHECKING:
 
     Form = Mapping[str, Sequence[str]]
 
-_PATIENCE = 3.0  # seconds
-_ADDRESS = re.compile(r"(?:(?:branch|session)?\?[\w.~%=&+-]*)?", re.ASCII)
+_STOP_PATIENCE, _START_PATIENCE = 3.0, 10.0  # seconds that a page waits for the end of a session, or a start
+_FILES = 20  # that a note names
+_ADDRESS = re.compile(r"(?:dropped|(?:branch|saved|session)?\?[\w.~%=&+-]*)?", re.ASCII)
 
 _busy = threading.Lock()  # one action at a time: a refusal depends on what the action before it did
 
@@ -52,20 +58,36 @@ async def stop(context: PageContext, form: Form, server_log: Log) -> FlashMessag
     """Ask a session to end, and wait up to 3 s for its end."""
     [name] = form.get("id", [""])[:1]
     mode = next((mode for mode in StopMode if [mode.value] == [*form.get("how", ())]), StopMode.SOON)
+    waits = FlashMessage("done", (f"session {name} has a stop request: {_EFFECTS[mode]}",))
+    return await _soon(lambda log: _stopped(context, name, mode, log), waits, _STOP_PATIENCE, server_log)
+
+
+async def _soon(
+    work: Callable[[Log], FlashMessage], waits: FlashMessage, patience: float, server_log: Log
+) -> FlashMessage:
+    """Do some work in a thread of its own, and return its note; if it takes long, the note that it goes on.
+
+    A failure after that is in the log of the server.
+    """
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     notes: list[FlashMessage] = []
 
-    def work() -> None:
-        notes.append(_noted(lambda log: _stopped(context, name, mode, log), server_log))
+    is_late = False
+
+    def run() -> None:
+        notes.append(_noted(work, server_log))
+        if is_late and notes[0].kind == "failed":
+            server_log.warning("button.failed_late", "; ".join(notes[0].lines), notes[0].hint)
         with suppress(RuntimeError):  # the server has stopped meanwhile
             loop.call_soon_threadsafe(ended.set)
 
-    threading.Thread(target=work, name="stop", daemon=True).start()
+    threading.Thread(target=run, name="button", daemon=True).start()
     try:
-        await asyncio.wait_for(ended.wait(), _PATIENCE)
+        await asyncio.wait_for(ended.wait(), patience)
     except TimeoutError:
-        return FlashMessage("done", (f"session {name} has a stop request: {_EFFECTS[mode]}",))
+        is_late = True
+        return waits
     return notes[0]
 
 
@@ -205,6 +227,63 @@ def _restored(context: PageContext, names: Sequence[str]) -> FlashMessage:
     return FlashMessage("done", tuple(lines))
 
 
+async def apply(context: PageContext, form: Form, server_log: Log) -> FlashMessage:
+    """Put the saved work of a branch into the main checkout, or change nothing and show the reason."""
+    names = _names(form)
+    return await run_in_threadpool(_alone, lambda log: _applied(context, names[0], log), server_log)
+
+
+def _applied(context: PageContext, name: str, log: Log) -> FlashMessage:
+    project = context.project
+    if (result := audit(project)).refused:
+        raise tampered(result)
+    branch = branches.named(branches.read(project), name)
+    temporary.require_turn(repository_of(project))  # a page that waits shows no message
+    applied = applying.apply(project, branch, top=project.main, log=log, cancel=context.cancel)
+    lines = [f"submodule {path} stays at its commit" for path in applied.submodules]
+    if not applied.files:
+        return FlashMessage("done", (f"{applied.checkout} has this work already", *lines))
+    first = f"these files of {branch.saved_name} are in {applied.checkout} now, and not staged:"
+    return FlashMessage("done", (first, *some(applied.files, _FILES, " files"), *lines))
+
+
+async def resume(context: PageContext, form: Form, server_log: Log) -> FlashMessage:
+    """Go on where a session ended, in the background; wait up to 10 s until its agent has started."""
+    [name] = form.get("id", [""])[:1]
+    waits = FlashMessage("done", (f"session {name} is starting again",))
+    return await _soon(lambda _: _resumed(context, name), waits, _START_PATIENCE, server_log)
+
+
+def _resumed(context: PageContext, name: str) -> FlashMessage:
+    """Run the command, which starts a process; there is no terminal on which it could ask for an approval."""
+    project = context.project
+    session = inventory.find(project, name)
+    # -P: Python must not import modules from the project.
+    words = (sys.executable, "-P", "-m", "ralph_wrap", "resume", "--background", session.id)
+    ended = process.run_apart(words, cwd=project.checkout, env=project.environ)
+    said = plain(ended.stderr).strip().splitlines()
+    lines = tuple(line.removeprefix("ralph-wrap: ") for line in said)
+    if ended.status:
+        return FlashMessage("failed", lines or (f"resume ended with status {ended.status}",))
+    return FlashMessage("done", (f"session {session.id} goes on", *lines))
+
+
+async def rm(context: PageContext, form: Form, server_log: Log) -> FlashMessage:
+    """Remove the worktree that a session kept at its end; later edits are saved."""
+    [name] = form.get("id", [""])[:1]
+    return await run_in_threadpool(_alone, lambda log: _removed(context, name, log), server_log)
+
+
+def _removed(context: PageContext, name: str, log: Log) -> FlashMessage:
+    session = removing.remove(context.project, name, log)
+    lines = [f"the worktree of session {session.session} is removed"]
+    if not session.removed:
+        lines = [f"session {session.session} has no worktree any more"]
+    return FlashMessage(
+        "done", (*lines, *([f"{session.saved} holds its saved work"] if session.saved else []))
+    )
+
+
 def _names(form: Form) -> list[str]:
     """Return the branches that a form names.
 
@@ -281,5 +360,8 @@ BUTTONS: dict[str, Callable[[PageContext, Form, Log], Awaitable[FlashMessage]]] 
     "merge": merge,
     "drop": drop,
     "restore": restore,
+    "apply": apply,
+    "rm": rm,
+    "resume": resume,
 }
 """The buttons, by their addresses."""

@@ -63,7 +63,7 @@ def application(context: PageContext, root: str, log: Log) -> ASGIApp:
         Route("/live", page("live")),
         *(
             Route(f"/{name}", page(name))
-            for name in ("branch", "saved", "commit", "against", "file", "session")
+            for name in ("branch", "saved", "dropped", "commit", "against", "file", "session")
         ),
         Route("/part", page("file", "part.html")),
         Route("/progress", page("session", "progress.html")),

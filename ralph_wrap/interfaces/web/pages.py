@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 from ralph_wrap import branches
 from ralph_wrap.commands import diff as diffing
+from ralph_wrap.commands import drop as dropping
 from ralph_wrap.config import of_project
 from ralph_wrap.errors import GitError, NotFoundError, UsageError
 from ralph_wrap.git import compare, list_refs, patch
@@ -168,6 +170,17 @@ def saved(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
         "branch": branch,
         "commit": _commit(context, branch.saved),
         "diff": _against_parent(context, branch.saved),
+        "note": context.notes.get(query.get("note", "")),
+    }
+
+
+def dropped(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
+    """Return the data of the page of dropped branches, which can be restored."""
+    project = context.project
+    keep = of_project(project.main, project.environ, "keep_dropped").keep_dropped
+    return {
+        "rows": dropping.restorable(project, keep),
+        "note": context.notes.get(query.get("note", "")),
     }
 
 
@@ -249,8 +262,16 @@ def session(context: PageContext, query: Mapping[str, str]) -> dict[str, Any]:
         "story": timeline.build_timeline(events, commits, now),
         "output": output,
         "live": not ended,
+        "is_newest": ended and inventory.find(context.project, session.id).name == session.name,
+        "worktree": ended and _has_worktree(session),
         "note": context.notes.get(query.get("note", "")),
     }
+
+
+def _has_worktree(session: FoundSession) -> bool:
+    """Return whether the worktree of a session that has ended was kept; a plain session has none."""
+    record = session.record
+    return bool(record and record.branch and record.workspace and Path(record.workspace).is_dir())
 
 
 PAGES: dict[str, Callable[[PageContext, Mapping[str, str]], dict[str, Any]]] = {
@@ -258,6 +279,7 @@ PAGES: dict[str, Callable[[PageContext, Mapping[str, str]], dict[str, Any]]] = {
     "live": live,
     "branch": branch,
     "saved": saved,
+    "dropped": dropped,
     "commit": commit,
     "against": against,
     "file": file,

@@ -9,8 +9,10 @@ from urllib.parse import quote
 import pytest
 
 from tests.interfaces.web.serving import Pages, compared, pages, words
+from tests.support.histories import grow
 from tests.support.repo import Repo
-from tests.support.sessions import Session
+from tests.support.sessions import Session, command, run
+from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +143,77 @@ def test_drop_says_which_remote_still_has_a_session(repo: Repo, site: Pages) -> 
     )
 
 
-@pytest.mark.parametrize("button", ["merge", "drop", "restore"])
+def test_apply(repo: Repo, site: Pages) -> None:
+    """Saved work comes into the main checkout as by the command: all of it, or nothing with the reason."""
+    grow(repo, "ralph/aaaa-wip", "ralph/aaaa", {"file.txt": "saved\n", "more.txt": "more\n"})
+    for page in ("branch?name=aaaa", "saved?name=aaaa"):
+        assert "Apply the saved work to the main checkout</button>" in site.get(page).text
+    repo.write("file.txt", "mine\n")
+    answer = site.post("apply", ("name", "ralph%2Faaaa"), ("back", "saved?name=ralph%2Faaaa"))
+    assert answer.headers["location"].startswith(f"{site.root}/saved?name=ralph%2Faaaa&note=")
+    assert site.note(answer).startswith("failed | ")
+    assert not (repo.path / "more.txt").exists()
+    repo.git("checkout", "--quiet", "file.txt")
+    note = site.note(site.post("apply", ("name", "ralph%2Faaaa")))
+    assert note == (
+        f"done | these files of ralph/aaaa-wip are in {repo.path} now, and not staged: | file.txt | more.txt"
+    )
+    assert (repo.path / "file.txt").read_text() == "saved\n"
+
+
+def test_the_page_of_dropped_branches(repo: Repo, site: Pages) -> None:
+    """It lists what can come back, with a button for each; the button leads back to it."""
+    assert f'href="{site.root}/dropped"' in compared(site).text
+    assert "Nothing that was dropped can be restored." in site.get("dropped").text
+    site.post("drop", ("name", "ralph/aaaa"), ("force", "1"))
+    html = site.get("dropped").text
+    assert re.search(r"dropped \d{4}-\d\d-\d\d \d\d:\d\d UTC · can be restored until ", words(html))
+    [name] = re.findall(r'name="name" value="([^"]*)"', html)
+    answer = site.post("restore", ("name", name), ("back", "dropped"))
+    assert answer.headers["location"].startswith(f"{site.root}/dropped?note=")
+    assert site.note(answer) == "done | ralph/aaaa restored"
+    assert repo.branches() == ["main", "ralph/aaaa", "ralph/bbbb"]
+
+
+def test_remove_a_kept_worktree(repo: Repo, site: Pages, script: Callable[[str], str]) -> None:
+    """Of a background session that has ended: what was edited later is saved, and the button is gone."""
+    spawned = command("spawn", "-n", "1", "--", script("true"), cwd=repo.path)
+    agent_id = spawned.stdout.decode().strip()
+    assert command("logs", "-f", agent_id, cwd=repo.path).status == 0
+    button = "Remove the worktree</button>"
+    assert button in site.get(f"session?id={agent_id}").text
+    [worktree] = (repo.path / ".ralph/worktrees").iterdir()
+    (worktree / "later.txt").write_text("later\n")
+    note = site.note(site.post("rm", ("id", agent_id)))
+    removed = f"the worktree of session {worktree.name} is removed"
+    assert note == f"done | {removed} | ralph/{agent_id}-wip holds its saved work"
+    assert not worktree.exists()
+    assert repo.git("show", f"ralph/{agent_id}-wip:later.txt") == "later"
+    assert button not in site.get(f"session?id={agent_id}").text
+
+
+def test_resume(repo: Repo, site: Pages, script: Callable[[str], str]) -> None:
+    """A session goes on in the background, with its saved work; a second one at a time is refused."""
+    agent = script(
+        "echo x >> left.txt; [ -e ../../../go ] || exit 0; until [ -e ../../../end ]; do sleep 0.01; done"
+    )
+    first = run(repo.path, "-n", "1", "--", agent)
+    agent_id = first.report["id"]
+    assert f'action="{site.root}/resume"' in site.get(f"session?id={agent_id}").text
+    repo.write("go")
+    note = site.note(site.post("resume", ("id", first.report["session"])))
+    assert note.startswith("done | session "), note
+    assert re.search("goes on|is starting again", note)
+    with_button = f'action="{site.root}/resume"'
+    eventually(lambda: with_button not in site.get(f"session?id={agent_id}").text, "the new session")
+    assert site.note(site.post("resume", ("id", agent_id))).startswith("failed | ")
+    repo.write("end")
+    assert command("logs", "-f", agent_id, cwd=repo.path).status == 0
+    assert repo.git("show", f"ralph/{agent_id}-wip:left.txt") == "x\nx"
+    assert f'action="{site.root}/resume"' not in site.get(f"session?id={first.report['session']}").text
+
+
+@pytest.mark.parametrize("button", ["merge", "drop", "restore", "apply"])
 def test_names_that_are_no_branch(repo: Repo, site: Pages, button: str) -> None:
     """Nothing happens to anything."""
     before = repo.git("for-each-ref"), repo.head
@@ -150,7 +222,7 @@ def test_names_that_are_no_branch(repo: Repo, site: Pages, button: str) -> None:
     assert (repo.git("for-each-ref"), repo.head) == before
 
 
-@pytest.mark.parametrize("button", ["merge", "drop", "restore"])
+@pytest.mark.parametrize("button", ["merge", "drop", "restore", "apply"])
 def test_nothing_selected(site: Pages, button: str) -> None:
     """It is said."""
     assert site.note(site.post(button)) == "failed | no branch is selected | select a branch in the table"
@@ -170,7 +242,8 @@ def test_stop(repo: Repo, site: Pages, script: Callable[[str], str]) -> None:
     assert again.startswith(f"done | session {session.directory.name}: ended")
 
 
+@pytest.mark.parametrize("button", ["stop", "rm", "resume"])
 @pytest.mark.parametrize("name", ["", "0000", "../x", "ralph/aaaa"])
-def test_sessions_that_are_not_there(site: Pages, name: str) -> None:
+def test_sessions_that_are_not_there(site: Pages, button: str, name: str) -> None:
     """It is said."""
-    assert site.note(site.post("stop", ("id", name))).startswith("failed | ")
+    assert site.note(site.post(button, ("id", name))).startswith("failed | ")
