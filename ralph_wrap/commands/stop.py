@@ -2,18 +2,26 @@
 
 First all sessions get their request, then the command waits for all. A request is a file in the session's
 directory (``stop_request``). At its end a session changes the directory of records. So both also work from
-another container, or another machine. This module never signals a process and never removes a file.
+another container, or another machine. Where a request cannot be written, as on a full disk, the process of
+the session gets a signal, if we see that it is the session's. This module never removes a file.
 """
 
 from __future__ import annotations
+
+import os
+import signal
 
 from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.state import inventory, stop_request
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system import liveness, process_table
+from ralph_wrap.system.disk import NO_ROOM
 from ralph_wrap.system.inotify import LEFT, DirectoryWatch
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.signals import LAST_ITERATION
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,10 +29,14 @@ if TYPE_CHECKING:
 
     from ralph_wrap.state.inventory import FoundSession
     from ralph_wrap.state.project import Project
-    from ralph_wrap.state.stop_request import StopMode
     from ralph_wrap.system.log import Log
 
 _LOOK = 1.0  # seconds between two looks, where the file system reports no events
+_SIGNALS = {
+    StopMode.AFTER_ITERATION: (LAST_ITERATION,),
+    StopMode.SOON: (signal.SIGTERM,),
+    StopMode.NOW: (signal.SIGINT, signal.SIGTERM),  # two TERMs would say that a container's time is over
+}
 
 
 class StoppedSession(NamedTuple):
@@ -118,11 +130,7 @@ def _ask(session: FoundSession, mode: StopMode, log: Log, failures: list[RalphEr
     try:
         effective = stop_request.ask(session.directory, mode)
     except OSError as error:
-        if session.again().verdict is Verdict.FINISHED:
-            return ""
-        message = f"cannot ask session {session.name} to stop: {error.strerror}"
-        failures.append(RalphError(message, "run this command as the user of the session"))
-        return "failed"
+        return _ask_without_disk(session, mode, error, log, failures)
     elsewhere, advice = "", dict[str, str]()
     if session.verdict is Verdict.FOREIGN:
         elsewhere = "; it is perhaps on another machine, and this command waits for it until Ctrl-C"
@@ -135,6 +143,53 @@ def _ask(session: FoundSession, mode: StopMode, log: Log, failures: list[RalphEr
         **advice,
     )
     return ""
+
+
+def _ask_without_disk(
+    session: FoundSession, mode: StopMode, error: OSError, log: Log, failures: list[RalphError]
+) -> str:
+    """Ask a session to which no request can be written, and return its outcome, as :func:`_ask` does."""
+    if session.again().verdict is Verdict.FINISHED:
+        return ""
+    if _signal(session, mode):
+        log.event(
+            "session.signalled",
+            f"told session {session.name} by a signal to stop ({mode.value}): no request can be written"
+            f" ({error.strerror})",
+            session=session.name,
+            how=mode.value,
+        )
+        return ""
+    message = f"cannot ask session {session.name} to stop: {error.strerror}"
+    failures.append(RalphError(message, _way_to_ask(session, error)))
+    return "failed"
+
+
+def _signal(session: FoundSession, mode: StopMode) -> bool:
+    """Ask a session by a signal that no disk has to hold; return whether we could.
+
+    Any pid may be in a record. So the process must bear the name of the session, and be the one that started
+    it, here or in a pid namespace below ours.
+    """
+    owner = session.record.owner if session.record else None
+    if owner is None or owner.boot_id != liveness.boot_id():
+        return False
+    pids = [owner.pid] if liveness.is_running(owner) else liveness.nested_in(owner)
+    found = [pid for pid in pids if liveness.bears_name(pid, session.id)]
+    if len(found) != 1:
+        return False
+    try:
+        for number in _SIGNALS[mode]:
+            os.kill(found[0], number)
+    except OSError:  # it has ended, or belongs to another user
+        return False
+    return True
+
+
+def _way_to_ask(session: FoundSession, error: OSError) -> str:
+    if error.errno in NO_ROOM:
+        return f"make room, then type the command again: {command('df', '-h', session.home.directory)}"
+    return "run this command as the user of the session"
 
 
 def _wait(

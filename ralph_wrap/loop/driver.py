@@ -27,6 +27,7 @@ from ralph_wrap.loop.supervise import ASKED, AgentSupervisor
 from ralph_wrap.loop.terminal import find_terminal
 from ralph_wrap.loop.usage_limit import AgentAccount
 from ralph_wrap.loop.usage_limit_wait import UsageLimitWait
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.output_relay import OutputRelay
     from ralph_wrap.system.signals import SignalHandlers
+
+
+_LOOK_FOR_ROOM = 2.0  # seconds between two looks at a full disk
 
 
 class Driver:
@@ -122,7 +126,11 @@ class Driver:
         if settings.max_stalls and not self._ended_early(status):
             before = pristine or self._context.fingerprint()
         while True:
-            if ended := self._wait_for_account(state, status) or self._ended_early(status):
+            if ended := (
+                self._wait_for_room(status)
+                or self._wait_for_account(state, status)
+                or self._ended_early(status)
+            ):
                 return ended
             number = self._started = state.iterations + 1
             iteration, now = self._iterate(number, before)
@@ -206,6 +214,32 @@ class Driver:
                 self._log.warning("limit.reached", "max-time reached while the usage limit holds")
                 return LoopResult("usage-limit", status or (0 if state.iterations else FAILED), self._started)
         return self._allowance_wait.wait(self._ended_early, self._started)
+
+    def _wait_for_room(self, status: int) -> LoopResult | None:
+        """Wait while a full disk takes no iteration; return the result if the loop ends first.
+
+        Then the work of the last iterations is kept, before the next one changes it.
+        """
+        if (full := self._context.without_room()) is None:
+            return None
+        self._log.warning(
+            "loop.paused",
+            f"the disk of {full} is full, and the last iterations could not be kept: the loop waits for room",
+            f"to see what is full: {command('df', '-h', full)}",
+            path=str(full),
+        )
+        self._progress.say("ralph-wrap: the disk is full: waiting for room")
+        try:
+            while self._context.without_room() is not None:
+                if ended := self._ended_early(status):
+                    return ended
+                wakes = time.monotonic() + _LOOK_FOR_ROOM
+                self._supervisor.pause(min(wakes, self._deadline or wakes))
+        finally:
+            self._progress.say("")
+        self._log.event("loop.went_on", "there is room on the disk again: the loop goes on")
+        self._context.hand_over(self._started, "", True)
+        return None
 
     def _signalled(self) -> LoopResult:
         return LoopResult("signal", 128 + (self._cancel.first or 0), self._started)

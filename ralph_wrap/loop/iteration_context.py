@@ -40,6 +40,8 @@ class IterationContext(NamedTuple):
             any. The argument is the phase for the message.
         mend: repairs what the agent has broken of its worktree, and returns whether git works there.
         start: starts a command of the agent.
+        without_room: returns the directory whose full disk has kept several iterations in a row from being
+            saved, once there have been too many; ``None`` otherwise, also as soon as there is room again.
         beat: mirrors the session if that is due; called while the agent works. Returns when to call it again,
             as :func:`time.monotonic` counts.
 
@@ -63,3 +65,4 @@ class IterationContext(NamedTuple):
     beat: Callable[[], float]
     mend: Callable[[], bool] = lambda: True
     start: Callable[[ProcessSpec], ProcessGroup] = ProcessGroup
+    without_room: Callable[[], Path | None] = lambda: None

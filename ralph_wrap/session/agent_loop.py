@@ -10,6 +10,7 @@ from ralph_wrap.state.stop_request import SessionHurry, StopRequests
 from ralph_wrap.system import deferred
 from ralph_wrap.system.output_relay import OutputRelay
 from ralph_wrap.system.process import ProcessGroup
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
 
@@ -96,7 +97,12 @@ class AgentLoop:
             "end the agent's processes",
             lambda: self._end_processes(settings.grace, signalled=False),
         )
-        requests = StopRequests(self._claim.directory, log, restore=self._files.restore)
+        requests = StopRequests(
+            self._claim.directory,
+            log,
+            restore=self._files.restore,
+            signalled=lambda: self._signals.last_iteration,
+        )
         last.callback(requests.close)
         context = self._iteration_context(requests, lock, start)
         driver = Driver(settings, context, relay, listener, self._signals, log)
@@ -138,6 +144,7 @@ class AgentLoop:
             mend=lambda: workspace.tree is None or self._context.end.mend(workspace.tree),
             start=start,
             beat=lambda: self._checkpoint.beat(self._claim.record.iteration),
+            without_room=self._checkpoint.without_room,
         )
 
     def _fingerprint(self, git: Git | None) -> str:
@@ -169,8 +176,12 @@ class AgentLoop:
     def _log_trouble(self, stream: str) -> None:
         if stream == "log":
             self._log.warning(
-                "output_log.failed", "output.log cannot be written any more", "is the disk full?"
+                "output_log.failed",
+                "output.log cannot be written now, and lacks this part of the output",
+                f"to see whether the disk is full: {command('df', '-h', self._claim.directory)}",
             )
+        elif stream == "log again":
+            self._log.event("output_log.written_again")
         else:
             self._log.event("reader.left", stream=stream)
 

@@ -11,12 +11,15 @@ from ralph_wrap.git.remote import push_addresses
 from ralph_wrap.session.lost_snapshots import drop_lost
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import deferred
+from ralph_wrap.system.disk import first_full
 from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.save.checkpoint import commit_all, has_no_other_work, snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ralph_wrap.git import Git
     from ralph_wrap.session.clone_end import CloneEnd
     from ralph_wrap.session.context import SessionContext
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.save.checkpoint import Snapshot
 
 _ATTEMPTS = 3  # to take a snapshot between two commits of an agent
+_MOST_UNKEPT = 3  # iterations in a row that a full disk does not take, before the loop waits for room
 _KEYS = ("push", "commit_each")  # keys of the configuration that need a worktree
 
 
@@ -72,6 +76,7 @@ class Checkpoint:
         self._work: str | None = None  # the ref of the newest snapshot; empty if nothing is uncommitted
         self._lacking = ""  # why the snapshot lacks work
         self._failure = ""  # why the last snapshot failed: a reason that stays is said once
+        self._unkept = 0  # iterations in a row that could not be kept, because a disk is full
         self._cancel = context.cancel
         self._state = ""  # the fingerprint of the worktree at the last beat
         self._record = context.record
@@ -121,6 +126,15 @@ class Checkpoint:
             self._mirror.go_on(number, self._work, self._lacking, now=True)
         return state
 
+    def without_room(self) -> Path | None:
+        """Return the directory whose disk is full, if no iteration could be kept for too long."""
+        return self._full_directory() if self._unkept >= _MOST_UNKEPT else None
+
+    def _full_directory(self) -> Path | None:
+        """Return the first directory in which a snapshot has no room."""
+        tree = self._tree
+        return first_full((tree.common_dir, tree.registration)) if tree else None
+
     def beat(self, number: int) -> float:
         """Push the branch again, or mirror the session, while an iteration runs, if that is due.
 
@@ -163,8 +177,12 @@ class Checkpoint:
             refresh(tree, self._git)
         except (GitError, OSError) as error:
             self._log.warning("snapshot.failed", f"no snapshot of iteration {number}: {error}")
+            self._count_unkept()
             return False
         return True
+
+    def _count_unkept(self) -> None:
+        self._unkept = self._unkept + 1 if self._full_directory() else 0
 
     def _bring_out(self, clone: CloneEnd, number: int) -> None:
         try:
@@ -189,7 +207,7 @@ class Checkpoint:
             # A submodule may still be dirty.
             state = self._fingerprint(tree, self._git)
         if fingerprints.is_pristine(state) and self._has_no_other_work(tree, state):
-            self._work, self._lacking = "", ""
+            self._work, self._lacking, self._unkept = "", "", 0
             self._log.event("iteration.kept", iteration=number, head=state, snapshot=None)
         else:
             self._snapshot(tree, number)
@@ -223,8 +241,9 @@ class Checkpoint:
             else:
                 self._log.warning("snapshot.failed", text)
             self._lacking, self._failure = f"no snapshot of iteration {number}: {error}", str(error)
+            self._count_unkept()
             return
-        self._failure = ""
+        self._failure, self._unkept = "", 0
         drop_lost(tree, self._git, record.id, kept.head, self._log)
         self._work, self._lacking = kept.ref or "", "; ".join(kept.problems)
         self._log.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)

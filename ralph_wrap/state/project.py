@@ -23,8 +23,10 @@ from ralph_wrap.git.home import home_of, home_of_bare, make_home
 from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import deferred, privileges
+from ralph_wrap.system.disk import NO_ROOM
 from ralph_wrap.system.files import is_locked
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -326,9 +328,14 @@ def register_session(
             registry.prepare()
             return claim(registry), problem
         except OSError as error:
+            if error.errno in NO_ROOM:  # no worktree fits there either, and the user can make room
+                raise RalphError(
+                    f"no records can be written in {registry.directory}: {error.strerror}",
+                    f"make room, then type the command again: {command('df', '-h', project.root)}",
+                ) from error
             problem = problem or IsolationError(
                 f"{registry.directory} cannot be used: {error.strerror}",
-                f"it must be a directory that user id {os.geteuid()} can write, on a disk that is not full",
+                f"it must be a directory that user id {os.geteuid()} can write",
             )
     raise RalphError(
         "no directory for the session's records can be written", "set XDG_STATE_HOME to a writable directory"

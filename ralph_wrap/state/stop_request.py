@@ -3,6 +3,7 @@
 ``ralph-wrap stop`` writes the file, also from another container or from the host. The session checks the file
 when inotify reports a change of its directory. It also checks at least every :data:`EVERY` seconds, because
 some file systems send no events. A stronger request replaces a weaker one, never the other way round.
+Where the file cannot be written, because the disk is full for example, ``stop`` signals the process.
 
 An agent can write there too. The session logs an invalid file once, leaves it alone, and follows no symlink.
 """
@@ -143,6 +144,7 @@ class StopRequests:
         directory: the directory of the session.
         every: maximum number of seconds between two checks; some file systems send no inotify events.
         restore: called if somebody has deleted the directory; returns whether it is there again.
+        signalled: returns whether a signal asked for an end after the iteration.
 
     Attributes:
         due: time of the next check, as :func:`time.monotonic` counts; an event may cause an earlier one.
@@ -155,12 +157,14 @@ class StopRequests:
         log: Log,
         every: float = EVERY,
         restore: Callable[[], bool] = lambda: False,
+        signalled: Callable[[], bool] = lambda: False,
     ) -> None:
         self.due = 0.0
         self._directory = directory
         self._log = log
         self._every = every
         self._restore = restore
+        self._signalled = signalled
         self._missing = False
         self._watch = DirectoryWatch(directory, events=_CHANGES)
         self._mode: StopMode | None = None
@@ -173,6 +177,8 @@ class StopRequests:
 
     def look(self) -> StopMode | None:
         """Return the strongest request so far; read the file only if it may have changed."""
+        if self._signalled():
+            self._take(StopMode.AFTER_ITERATION)
         changed = self._watch.changed()
         if changed or time.monotonic() >= self.due:
             # After a change again soon: it may be the first file that goes, and the directory comes last.
@@ -201,7 +207,11 @@ class StopRequests:
                 path = self._directory / _NAME
                 self._log.warning("stop.not_understood", f"{path} is no request to stop: {error}")
             return
-        if found is not None and (self._mode is None or found.strength > self._mode.strength):
+        if found is not None:
+            self._take(found)
+
+    def _take(self, found: StopMode) -> None:
+        if self._mode is None or found.strength > self._mode.strength:
             self._mode = found
             self._log.event("stop.requested", f"stop: {_MESSAGES[found]}", how=found.value)
 

@@ -156,6 +156,16 @@ def sees(namespace: str) -> bool:
     return False
 
 
+def nested_in(owner: ProcessIdentity) -> list[int]:
+    """Return our pids of the processes that have an owner's pid in its pid namespace, which is below ours."""
+    found = []
+    for pid in nested(owner.pid):
+        with contextlib.suppress(OSError):
+            if str(Path(f"/proc/{pid}/ns/pid").readlink()) == owner.pid_namespace:
+                found.append(pid)
+    return found
+
+
 def nested(pid: int) -> list[int]:
     """Return our pids of the processes that have a pid in a pid namespace below ours (proc(5): NSpid)."""
     found = []

@@ -117,7 +117,6 @@ class Log:
         self._is_dumb = dumb
         self._file = -1
         self._early: list[bytes] | None = []
-        self._torn = False
         self._processors: Sequence[Processor] = (_stamped, self._keep, self._print)
         self._identity: Mapping[str, str] = {}
         self._logger: BindableLogger | _Chain = _Chain(self._processors, {})
@@ -156,7 +155,7 @@ class Log:
         with contextlib.suppress(OSError):  # as with a disk that is full later
             self._file = os.open(
                 path,
-                os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
+                os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
                 0o666,
             )
             if not stat.S_ISREG(os.fstat(self._file).st_mode):  # for example a FIFO, which an agent made
@@ -246,12 +245,13 @@ class Log:
         return event
 
     def _append(self, line: bytes) -> None:
-        if self._torn:  # the disk was full in the middle of the last line
-            line = b"\n" + line
-        try:
-            self._torn = os.write(self._file, line) < len(line)
-        except OSError:  # still full, or there is no file: stderr gets the message all the same
-            return
+        with contextlib.suppress(OSError):  # a full disk, or there is no file: stderr gets the message
+            size = os.fstat(self._file).st_size
+            if size and os.pread(self._file, 1, size - 1) != b"\n":
+                # The disk was full in the middle of a line, which another process may have written: a sweep
+                # goes on with the event log of a dead session.
+                line = b"\n" + line
+            os.write(self._file, line)
 
     def _print(self, _logger: WrappedLogger, _method: str, event: _Event) -> _Event:
         if not self._is_printed(event["event"], event):

@@ -21,7 +21,6 @@ import select
 import stat
 import time
 
-from ralph_wrap.system.files import write_all
 from ralph_wrap.system.reopen import write_again
 
 TYPE_CHECKING = False
@@ -37,6 +36,7 @@ _MARK = b"agent: "
 _LONGEST = max(map(len, _OURS))
 _READ = 1 << 16  # bytes; what a pipe holds (pipe(7))
 _DRAINED = 1 << 20  # bytes taken from a pipe at the end of an iteration, at most
+_LOG_AGAIN = 1.0  # seconds between two attempts to open the log
 _ROOM = 4096  # bytes; what fits into a pipe that poll() says has room (pipe(7): PIPE_BUF)
 
 
@@ -115,7 +115,8 @@ class OutputRelay:
         log: the file to which all output is appended.
         targets: our descriptors for the agent's stdout and stderr.
         on_stdout: called with each piece of the agent's stdout; it returns the bytes to print.
-        on_trouble: called once for each reader that closes its end, and once if the log cannot be written.
+        on_trouble: called once for each reader that closes its end (``stdout``, ``stderr``), when the log
+            cannot be written for the first time (``log``), and when it can be written again (``log again``).
 
     Attributes:
         last_output: time of the last output, as :func:`time.monotonic` counts.
@@ -131,16 +132,13 @@ class OutputRelay:
     ) -> None:
         self._on_stdout = on_stdout
         self._on_trouble = on_trouble
-        self._log_works = True
         self._log_path = log
-        try:
-            self._log = os.open(
-                log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
-            )
-        except OSError:
-            self._log_works = False
-            self._log = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-            on_trouble("log")
+        self._log: int | None = None
+        self._missing = 0  # bytes of output that the log lacks at its end
+        self._log_error = ""
+        self._log_is_due = 0.0
+        self._is_trouble_told = False
+        self._open_log()
         self._stdout = _Channel(targets[0], lambda: on_trouble("stdout"))
         self._stderr = _Channel(targets[1], lambda: on_trouble("stderr"))
         self._imitating = [self._stderr]  # the streams of the agent that go where our own lines go
@@ -166,7 +164,7 @@ class OutputRelay:
             OSError: it cannot be written.
 
         """
-        if self._log_works:
+        if self._log is not None:
             write_again(self._log, self._log_path)
 
     def share(self, line: StatusLine) -> bool:
@@ -250,7 +248,9 @@ class OutputRelay:
         """Close the pipes and the log."""
         self._stdout.close()
         self._stderr.close()
-        os.close(self._log)
+        if self._log is not None:
+            self._mark_gap(self._log)
+            os.close(self._log)
 
     def _take(self, channel: _Channel) -> int:
         """Read one piece and return its size; 0 if there is nothing."""
@@ -266,14 +266,53 @@ class OutputRelay:
             channel.waiting += channel.marked(printed) if channel in self._imitating else printed
         return len(piece)
 
-    def _write_log(self, piece: bytes) -> None:
-        if not self._log_works:
-            return
+    def _open_log(self) -> None:
+        """Open the log; on a full disk it is tried again later."""
+        self._log_is_due = time.monotonic() + _LOG_AGAIN
         try:
-            write_all(self._log, piece)
-        except OSError:
-            self._log_works = False
+            self._log = os.open(
+                self._log_path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
+            )
+        except OSError as error:
+            self._note_trouble(error)
+
+    def _note_trouble(self, error: OSError) -> None:
+        self._log_error = error.strerror or str(error)
+        if not self._is_trouble_told:
+            self._is_trouble_told = True
             self._on_trouble("log")
+
+    def _write_log(self, piece: bytes) -> None:
+        """Write a piece of output into the log; what a full disk does not take is missing in it."""
+        if self._log is None and time.monotonic() >= self._log_is_due:
+            self._open_log()
+        if self._log is None or not self._mark_gap(self._log):
+            self._missing += len(piece)
+            return
+        while piece:
+            try:
+                piece = piece[os.write(self._log, piece) :]
+            except OSError as error:
+                self._missing += len(piece)
+                self._note_trouble(error)
+                return
+
+    def _mark_gap(self, log: int) -> bool:
+        """Write where output is missing, as soon as there is room; return whether output can follow."""
+        if not self._missing:
+            return True
+        words = f"{self._missing} bytes of output are missing here: {self._log_error}"
+        mark = f"\nralph-wrap: {words}\n".encode(errors="backslashreplace")
+        try:
+            size = os.fstat(log).st_size
+            if os.write(log, mark) < len(mark):
+                os.ftruncate(log, size)
+                return False
+        except OSError:
+            return False
+        self._missing = 0
+        self._on_trouble("log again")
+        return True
 
 
 def _has_room(descriptor: int, patience: float = 0.0) -> bool:

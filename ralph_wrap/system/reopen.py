@@ -17,7 +17,7 @@ def write_again(descriptor: int, path: Path) -> None:
     A file that is at the path stays, and so does the descriptor.
 
     Arguments:
-        descriptor: open for writing, with ``O_APPEND``.
+        descriptor: open for reading and writing, with ``O_APPEND``.
         path: where the file was; its directory exists.
 
     Raises:
@@ -26,7 +26,7 @@ def write_again(descriptor: int, path: Path) -> None:
     """
     if os.fstat(descriptor).st_nlink or os.path.lexists(path):
         return
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     new = os.open(path, flags, 0o666)
     try:
         _copy(descriptor, new)

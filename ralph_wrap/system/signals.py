@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Self
 
-_WAKING = (signal.SIGCHLD, signal.SIGTSTP, signal.SIGCONT)
+LAST_ITERATION = signal.SIGUSR1
+"""Asks a session to end after its iteration, where the file with the request cannot be written."""
+
+_WAKING = (signal.SIGCHLD, signal.SIGTSTP, signal.SIGCONT, LAST_ITERATION)
 
 
 class SignalHandlers:
@@ -31,6 +34,7 @@ class SignalHandlers:
     Attributes:
         cancel: the signals that have arrived so far.
         suspended: the user has typed Ctrl-Z, and the session has not stopped yet.
+        last_iteration: a ``stop --after-iteration`` has come as a signal (:data:`LAST_ITERATION`).
         wakeup: a descriptor that becomes readable with every signal, children's ends included; -1 while
             the context is not entered.
 
@@ -39,6 +43,7 @@ class SignalHandlers:
     def __init__(self) -> None:
         self.cancel = CancelToken()
         self.suspended = False
+        self.last_iteration = False
         self.wakeup = -1
         self._stack = contextlib.ExitStack()
 
@@ -52,6 +57,8 @@ class SignalHandlers:
             handler = signal.getsignal(number)
             if handler is signal.SIG_IGN and number != signal.SIGCHLD:
                 continue
+            if number == LAST_ITERATION and handler is not signal.SIG_DFL:  # a program with a Session uses it
+                continue
             signal.signal(number, self._record)
             self._stack.callback(signal.signal, number, handler or signal.SIG_DFL)
         return self
@@ -64,6 +71,8 @@ class SignalHandlers:
             self.cancel.record(number)
         elif number == signal.SIGTSTP:
             self.suspended = True
+        elif number == LAST_ITERATION:
+            self.last_iteration = True
 
     def drain(self) -> None:
         """Empty the descriptor, so that it reports the next signal."""

@@ -109,7 +109,7 @@ def test_read_only(repo: Repo, script: Callable[[str], str], part: str, tmp_path
 
 @needs_mounts
 def test_disk_full_half_way(tmp_path: Path, script: Callable[[str], str]) -> None:
-    """The checkout fills the disk: all of it is taken back, and the loop runs."""
+    """The checkout fills the disk: all of it is taken back, and no agent works in the user's checkout."""
     with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=8m", "none") as small:
         repo = make_repo(small / "project")
         for number in range(3):
@@ -118,8 +118,10 @@ def test_disk_full_half_way(tmp_path: Path, script: Callable[[str], str]) -> Non
         (small / "filler").write_bytes(bytes(1 << 19))
         free = os.statvfs(small).f_bavail
         result = run(repo.path, "-n", "1", "--", script("pwd"))
-        warning = _fell_back(result, repo.path)
-        assert "is full: free some space" in warning["hint"]
+        (error,) = result.warnings
+        assert (result.status, result.stdout, error["level"]) == (125, b"", "error"), result.stderr
+        assert error["message"].endswith(f"the disk of {repo.path}/.git is full")
+        assert error["hint"] == f"make room, then type the command again: df -h {repo.path}/.git"
         _no_trace(repo)
         assert os.statvfs(small).f_bavail >= free - 64
         assert repo.git("fsck", "--no-dangling") == ""

@@ -25,6 +25,13 @@ def mounted(directory: Path, *options: str) -> Iterator[Path]:
         subprocess.run(("umount", "--lazy", directory), check=True, capture_output=True)
 
 
+def fill(filler: Path) -> None:
+    """Fill the disk of a file with it, to the last page."""
+    with contextlib.suppress(OSError), filler.open("ab", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
 @contextlib.contextmanager
 def read_only(directory: Path) -> Iterator[Path]:
     """Mount a directory over itself, read-only."""

@@ -321,3 +321,17 @@ def test_a_listener_that_stands_still_is_not_waited_for_long(tmp_path: Path) -> 
     assert printed.startswith(b'{"at": ')
     names = [json.loads(line)["event"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert names == ["much.happened", "more.happened"]
+
+
+@pytest.mark.parametrize("left", [b'{"event": "bef', b'{"event": "before"}'], ids=["half", "whole"])
+def test_a_line_that_another_process_has_not_ended_stays_alone(tmp_path: Path, left: bytes) -> None:
+    """A session that a full disk has cut short, and the sweep that goes on with its event log."""
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(left)
+    with _narrated() as (teller, _):
+        teller.attach(path)
+        teller.event("after.happened")
+        teller.event("again.happened")
+    first, *others = path.read_bytes().splitlines()
+    assert first == left
+    assert [json.loads(line)["event"] for line in others] == ["after.happened", "again.happened"]

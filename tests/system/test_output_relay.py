@@ -16,6 +16,8 @@ import pytest
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.output_relay import OutputRelay
 from tests.support.cancelling import cancelled
+from tests.support.mounts import fill, mounted
+from tests.support.needs import needs_mounts
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -288,3 +290,26 @@ def test_a_log_goes_on_where_it_was(tmp_path: Path, log: Path) -> None:
     ):
         carried.until_end_of(agent)
     assert log.read_bytes() == b"before\nafter\n"
+
+
+@needs_mounts
+def test_after_a_full_disk_the_log_goes_on_with_a_mark(tmp_path: Path) -> None:
+    """It says how much is missing; the output passes all the time, and one message says what happened."""
+    page, out = b"f" * 4096, tmp_path / "out"
+    with (
+        mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=64k", "none") as small,
+        _file(out) as stdout,
+        _carrying(small / "output.log", stdout, stdout) as carried,
+    ):
+        for piece, is_full in ((page, False), (b"lost", True), (b"this, too", True), (b"last", False)):
+            (small / "filler").unlink(missing_ok=True)
+            if is_full:
+                fill(small / "filler")
+            (tmp_path / "piece").write_bytes(piece)
+            with _agent(carried.relay, "cat", tmp_path / "piece") as agent:
+                carried.until_end_of(agent)
+        written = (small / "output.log").read_bytes()
+    assert out.read_bytes() == page + b"lostthis, toolast"
+    mark = b"ralph-wrap: 13 bytes of output are missing here: No space left on device"
+    assert written == page + b"\n" + mark + b"\nlast"
+    assert carried.troubles == ["log", "log again"]

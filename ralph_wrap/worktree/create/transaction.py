@@ -44,6 +44,7 @@ from ralph_wrap.git import (
 from ralph_wrap.git.command import FIRST_SEARCH, require_unblocked
 from ralph_wrap.git.safe.filters import missing_filters
 from ralph_wrap.system import deferred, files
+from ralph_wrap.system.disk import first_full, tells_no_room
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, WorktreeLayout, is_sparse, link, prepare
 from ralph_wrap.worktree.lock import repository_lock
@@ -69,7 +70,6 @@ _PARALLEL_CHECKOUT = (
 # Not `reset --hard`, which locks the branch meanwhile: killed in that moment it leaves the lock behind.
 _CHECKOUT = ("read-tree", "--reset", "-u", "-v", "--no-recurse-submodules", "HEAD")
 _STOP_LATENCY = 0.1  # seconds until a signal ends a running checkout
-_NEARLY_FULL = 1 << 20  # free bytes, below which a disk counts as full
 
 
 def create(
@@ -160,6 +160,7 @@ def _all_or_nothing(
                     raise RalphError(f"no worktree could be made: {error.message}", error.hint) from error
                 _require_filters(git, repository, base)
                 # The hint comes before the undo, which makes room on a full disk.
+                _require_room("no worktree could be made", error, repository, path)
                 raise IsolationError(
                     f"no worktree could be made: {_reason(error)}",
                     (isinstance(error, GitError) and error.hint) or _hint(git, repository, branch),
@@ -168,6 +169,7 @@ def _all_or_nothing(
     except LockedError as error:
         raise explained(error) from error
     except (GitError, OSError) as error:
+        _require_room("a half-made worktree could not be undone", error, repository, path)
         raise IsolationError(
             f"a half-made worktree could not be undone: {_reason(error)}",
             command("git", "worktree", "remove", "--force", "--force", path)
@@ -358,6 +360,25 @@ def _require_filters(git: Git, repository: Repository, base: str) -> None:
                 raise RalphError(f"no worktree could be made: {missing.problem}", missing.fix)
 
 
+def _require_room(message: str, error: GitError | OSError, repository: Repository, path: Path) -> None:
+    """Find out whether an attempt failed because a disk is full.
+
+    It is no reason to work in the project root: the user can make room, and nothing could be saved there.
+
+    Raises:
+        RalphError: so it is.
+
+    """
+    full = first_full((repository.common_dir, path.parent))
+    if full is None and tells_no_room(error):  # git has removed the file that did not fit
+        full = path.parent
+    if full is not None:
+        raise RalphError(
+            f"{message}: {_reason(error)}; the disk of {full} is full",
+            f"make room, then type the command again: {command('df', '-h', full)}",
+        ) from error
+
+
 def _hint(git: Git, repository: Repository, branch: str) -> str:
     """Return the cause and its fix, from facts: git's own messages are for people, not for programs."""
     with contextlib.suppress(GitError):
@@ -376,6 +397,4 @@ def _hint(git: Git, repository: Repository, branch: str) -> str:
             return f"{directory} is mounted read-only: mount it read-write"
         if not os.access(directory, os.W_OK):
             return f"{directory} cannot be written by user id {os.geteuid()}: start as its owner"
-        if disk.f_bavail * disk.f_frsize < _NEARLY_FULL or (disk.f_files and not disk.f_favail):
-            return f"the disk of {directory} is full: free some space"
     return "ralph-wrap doctor looks for the cause"

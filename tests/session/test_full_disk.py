@@ -1,0 +1,156 @@
+"""A disk that is really full: sessions can be stopped, wait for room, and leave the user's checkout alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.state.report import SessionReport, read
+from tests.support.mounts import fill, mounted
+from tests.support.needs import needs_mounts
+from tests.support.repo import Repo, make_repo
+from tests.support.sessions import Session, command, run, start
+from tests.support.wait import CAP, eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.fork_server import ForkedCommand
+
+pytestmark = needs_mounts
+
+SH = ("--", "sh", "-c")
+UNTIL_TERM = ': > ready; trap "exit 0" TERM; while :; do sleep 0.02; done'
+UNTIL_GO = ': > ready; while [ ! -e "$RALPH_PROJECT/go" ]; do sleep 0.02; done'
+DEAF = ': > ready; trap "" TERM; while :; do sleep 0.02; done'
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Repo]:
+    """Yield a repository on a small disk."""
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=8m", "tmpfs") as disk:
+        yield make_repo(disk / "project")
+
+
+@contextmanager
+def _working(repo: Repo, script: str, *options: str) -> Iterator[Session]:
+    """Yield a session whose agent works, on a disk that is full now."""
+    with Session(repo.path, *options, *SH, script) as session:
+        eventually(lambda: next(repo.path.glob(".ralph/worktrees/*/ready"), None), "the agent")
+        fill(repo.path / "filler")
+        yield session
+
+
+@pytest.mark.parametrize(
+    ("option", "script", "status"),
+    [((), UNTIL_TERM, 143), (("--now",), DEAF, 130), (("--after-iteration",), UNTIL_GO, 0)],
+    ids=["soon", "now", "after-iteration"],
+)
+def test_a_session_on_a_full_disk_is_stopped(
+    small: Repo, option: tuple[str, ...], script: str, status: int
+) -> None:
+    """By a signal, in each way; the work stays in its worktree until there is room."""
+    with _working(small, script, "-n", "2", "--grace", "1h") as session:
+        stopping = start("stop", *option, session.directory.name[-4:], cwd=small.path)
+        with stopping:
+            assert stopping.stderr is not None
+            said = json.loads(stopping.stderr.readline())
+            assert (said["event"], "No space left on device" in said["message"]) == (
+                "session.signalled",
+                True,
+            )
+            (small.path / "go").touch()
+            stdout, stderr = stopping.communicate(timeout=CAP * 3)
+        assert (stopping.wait(), stdout.split()[1:]) == (0, [b"stopped"]), stderr
+        ended = session.finish()
+    assert ended.status == status, ended.stderr
+    assert next(small.path.glob(".ralph/worktrees/*/ready"), None) is not None
+    (small.path / "filler").unlink()
+    agent_id = session.directory.name[-4:]
+    assert command("rm", agent_id, cwd=small.path).status == 0
+    assert small.show(f"ralph/{agent_id}-wip:ready") == b""
+
+
+def test_rm_ends_a_session_on_a_full_disk(small: Repo) -> None:
+    """It says that the work cannot be saved, not that the session is live."""
+    with _working(small, UNTIL_TERM) as session:
+        removed = command("rm", session.directory.name[-4:], cwd=small.path)
+        session.finish()
+    assert "is live" not in removed.stderr
+    assert next(small.path.glob(".ralph/worktrees/*/ready"), None) is not None
+
+
+def test_another_process_gets_no_signal(small: Repo) -> None:
+    """A record may name any process; then the stop fails, and says what is full."""
+    with _working(small, UNTIL_TERM) as session, subprocess.Popen(("sleep", "600")) as bystander:
+        record = small.path / ".ralph/run/agents" / f"{session.directory.name[-4:]}.json"
+        (small.path / "filler").unlink()
+        fields = json.loads(record.read_text())
+        record.write_text(json.dumps(fields | {"pid": bystander.pid}))
+        fill(small.path / "filler")
+        stopped = command("stop", session.directory.name[-4:], cwd=small.path)
+        assert (stopped.status, bystander.poll()) == (125, None), stopped.stderr
+        assert "make room, then type the command again: df -h " in stopped.stderr
+        bystander.kill()
+        os.kill(fields["pid"], 15)
+        session.finish()
+
+
+FILLING = """
+: > "new-$RALPH_ITERATION"
+[ "$RALPH_ITERATION" != 1 ] || cat /dev/zero > "$RALPH_PROJECT/filler" 2> /dev/null
+true
+"""
+
+
+@contextmanager
+def _looping(repo: Repo, narration: IO[bytes]) -> Iterator[subprocess.Popen[bytes] | ForkedCommand]:
+    words = ("run", "-n", "5", *SH, FILLING)
+    process = start(*words, cwd=repo.path, stdout=subprocess.DEVNULL, stderr=narration.fileno())
+    try:
+        with process:
+            yield process
+    finally:
+        process.kill()
+
+
+def test_a_loop_that_cannot_be_kept_waits_for_room(small: Repo, tmp_path: Path) -> None:
+    """After three iterations; it goes on by itself, and first keeps what was not kept."""
+    narration = tmp_path / "narration"
+    with narration.open("wb") as stderr, _looping(small, stderr) as process:
+        eventually(lambda: b'"loop.paused"' in narration.read_bytes(), "the pause")
+        assert next(small.path.glob(".ralph/worktrees/*/new-3"), None) is not None
+        assert next(small.path.glob(".ralph/worktrees/*/new-4"), None) is None
+        (small.path / "filler").unlink()
+        assert process.wait(CAP * 3) == 0
+    (report,) = (read(path) for path in small.path.glob(".ralph/run/sessions/*/report.json"))
+    assert isinstance(report, SessionReport)
+    assert (report.iterations, len(report.saved_paths)) == (5, 5)
+    assert small.git("ls-tree", "--name-only", f"refs/ralph/snapshots/{report.id}/3").split()[-1] == "new-3"
+
+
+def test_a_loop_that_waits_for_room_can_be_stopped(small: Repo, tmp_path: Path) -> None:
+    """At once, although its disk is still full."""
+    narration = tmp_path / "narration"
+    with narration.open("wb") as stderr, _looping(small, stderr) as process:
+        eventually(lambda: b'"loop.paused"' in narration.read_bytes(), "the pause")
+        assert command("stop", "--all", cwd=small.path).status == 0
+        assert process.wait(CAP * 3) == 143
+
+
+def test_no_agent_works_in_the_users_checkout_on_a_full_disk(small: Repo) -> None:
+    """The user can make room: falling back is for what cannot be mended here and now."""
+    fill(small.path / "filler")
+    before = sorted(small.path.iterdir())
+    result = run(small.path, "-n", "1", *SH, "pwd")
+    assert (result.status, result.stdout) == (125, b"")
+    assert "make room, then type the command again: df -h " in result.stderr
+    assert sorted(path for path in small.path.iterdir() if path.name != ".ralph") == [
+        path for path in before if path.name != ".ralph"
+    ]
