@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.worktree.save.trees import WORK_TITLE
 from tests.support.agent_script import TRUSTED
 from tests.support.histories import grow, record
 from tests.support.transcript import Transcript, check
@@ -29,7 +30,7 @@ def sessions(repo: Repo) -> Repo:
     grow(repo, "ralph/bbbb", base, {"login": "another\n"})
     grow(repo, "ralph/cccc", base, {"file.txt": "theirs\n"})
     tip = grow(repo, "ralph/dddd", base, {"half": "done\n"})
-    grow(repo, "ralph/dddd-wip", tip, {"draft": "draft\n"}, message="uncommitted work")
+    grow(repo, "ralph/dddd-wip", tip, {"draft": "draft\n"}, message=f"{WORK_TITLE}20260102T030405Z-dddd")
     for days, (agent_id, title) in enumerate(ids.items(), 2):
         saved = "ralph/dddd-wip" if agent_id == "dddd" else None
         began = now - timedelta(days=days, hours=1)
