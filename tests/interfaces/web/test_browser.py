@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from tests.interfaces.web.serving import serving, work_on
 from tests.interfaces.web.test_pages import EVIL
 from tests.support.blocking_git import Gate
-from tests.support.sessions import Session, command
+from tests.support.sessions import Session, command, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -278,6 +278,48 @@ def test_the_list_on_a_phone_shows_what_decides(repo: Repo, browser: BrowserCont
         button = page.get_by_role("button", name="Merge into main").bounding_box()
         assert button is not None
         assert 0 <= button["y"] <= 800 - button["height"]
+
+
+def test_every_column_is_in_view_or_named(repo: Repo, browser: BrowserContext) -> None:
+    """At 1280 pixels all of them, however long names are; a narrower page names the others."""
+    repo.write("agent.sh", '#!/bin/sh\neval "$(cat)"\n', executable=True)
+    repo.commit("An agent")
+    for word, name in (("short", "a.txt"), ("long " * 20 + "w" * 60, "b" * 60)):
+        prompt = (
+            f"echo {word} > {name[:20]}; echo x > same; git add .; git commit -qm '{word}'; echo x > left"
+        )
+        options = ("--branch", f"work-of-{name}", "--name", word, "-n", "1", "-p", prompt)
+        assert run(repo.path, *options, "--", "./agent.sh", "an argument").status == 0
+    with serving(repo.path) as served, _watched(browser) as page:
+        page.goto(served.url)
+        page.get_by_label("Select work-of-a.txt").wait_for()
+        for width in (1600, 1280, 1180, 1000, 900, 390):
+            page.set_viewport_size({"width": width, "height": 800})
+            outside, unseen, cut = page.evaluate(_COLUMNS)
+            said = (
+                page.locator(".hidden-columns").text_content()
+                if page.locator(".hidden-columns").is_visible()
+                else ""
+            )
+            assert outside == [], width
+            assert cut == [], width
+            assert [name for name in unseen if name not in (said or "")] == [], width
+            assert width < 1280 or unseen == []
+
+
+_COLUMNS = """() => {
+    const head = [...document.querySelectorAll('.branches thead th')].map(cell => cell.textContent.trim());
+    const outside = [], unseen = new Set(), cut = [];
+    for (const row of document.querySelectorAll('.branches tbody tr'))
+        [...row.cells].forEach((cell, column) => {
+            const box = cell.getBoundingClientRect();
+            if (!box.width && cell.textContent) unseen.add(head[column]);
+            if (box.right > innerWidth || box.left < 0) outside.push(head[column]);
+            if (cell.scrollWidth > cell.clientWidth + 1) cut.push(head[column]);
+        });
+    return [outside, [...unseen], cut];
+}"""
+"""The columns with a cell outside the window, without a place, and with text that is cut."""
 
 
 def test_a_new_comparison_keeps_what_was_selected(repo: Repo, browser: BrowserContext) -> None:
