@@ -29,6 +29,7 @@ ANSWERS = {
     "rm": "commands.rm.RemovedSession",
     "stop": "commands.stop.StoppedSession",
     "sweep": "commands.sweep.SweptSession",
+    "wait": "commands.wait.WaitedSession",
     "worktree list": "commands.worktree.status.ListedWorktree",
 }
 """The class of each answer, or of each entry of it; its docstring has the fields."""

@@ -168,7 +168,8 @@ def _error_classes() -> list[type[errors.RalphError]]:
 
 def exit_statuses() -> Iterator[str]:
     """List the exit statuses of sessions, and of all other commands."""
-    yield "`run`, `spawn` and `resume` follow the convention of `env`, `timeout` and `docker run`.\n"
+    yield "`run`, `spawn` and `resume` follow the convention of `env`, `timeout` and `docker run`."
+    yield "`logs -f` and `wait` end with the status of the session.\n"
     yield "## Sessions\n"
     yield from _table(
         ("status", "meaning"), [(str(status), text) for status, text in SESSION_STATUSES.items()]

@@ -46,8 +46,8 @@ def logs(
     follow: bool,
     descriptor: int,
     raw: bool = False,
-) -> None:
-    """Write a log.
+) -> FoundSession:
+    """Write a log, and return the session as it is then.
 
     Arguments:
         name: an id, a branch or a title.
@@ -74,13 +74,14 @@ def logs(
             copy = _LogCopy(log, descriptor, shown, ColoursOnly() if _is_seen(descriptor, raw=raw) else None)
             copy.all()
             if follow:
-                _follow(session, copy, watch, events=events)
+                session = _follow(session, copy, watch, events=events)
             if follow or session.verdict not in _ALIVE:
                 copy.finish()
     except BrokenPipeError:
         raise
     except OSError as error:
         raise RalphError(f"cannot print {path}: {error.strerror}") from error
+    return session
 
 
 def _is_seen(descriptor: int, *, raw: bool) -> bool:
@@ -186,8 +187,8 @@ def _refuse_links(directory: Path) -> None:
             raise OSError(errno.ELOOP, "a symlink is not followed", str(path))
 
 
-def _follow(session: FoundSession, copy: _LogCopy, watch: DirectoryWatch, *, events: bool) -> None:
-    """Copy new output until the session has ended and everything is copied."""
+def _follow(session: FoundSession, copy: _LogCopy, watch: DirectoryWatch, *, events: bool) -> FoundSession:
+    """Copy new output until the session has ended and everything is copied; return the ended session."""
     looks = _LAST_LOOKS
     while session.verdict in _ALIVE or (events and looks and _last_event_may_come(session, copy)):
         looks -= session.verdict is Verdict.FINISHED
@@ -195,6 +196,7 @@ def _follow(session: FoundSession, copy: _LogCopy, watch: DirectoryWatch, *, eve
             raise BrokenPipeError
         session = session.again()
         copy.all()  # after the look, so that it has everything from before the session's end
+    return session
 
 
 def _last_event_may_come(session: FoundSession, copy: _LogCopy) -> bool:

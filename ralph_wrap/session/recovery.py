@@ -17,6 +17,7 @@ from ralph_wrap.session.exit_report import with_outcome
 from ralph_wrap.session.preflight import committer
 from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
 from ralph_wrap.state import report
+from ralph_wrap.state.how_ended import KILLED
 from ralph_wrap.state.project import WORKTREES, with_replica
 from ralph_wrap.state.remote_refs import REMOTES
 from ralph_wrap.state.session_start import START
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.remove import WorktreeOutcome
-
-_KILLED = 137  # exit status of a process that was killed by SIGKILL, in the numbers of a shell
 
 
 class SharedFacts:
@@ -213,7 +212,7 @@ class SessionRecovery:
             with contextlib.suppress(RalphError, OSError):
                 commits = self._count(record.base, f"refs/heads/{record.branch}", outcome)
         own = earlier or report.SessionReport.of(
-            record, ended_by="killed", exit_status=_KILLED, commits=commits, iterations=record.iteration
+            record, ended_by="killed", exit_status=KILLED, commits=commits, iterations=record.iteration
         )
         own = with_outcome(own, outcome) if outcome else own._replace(kept=None)
         own.write(path)

@@ -155,8 +155,9 @@ def test_following_ends_with_a_session_that_is_killed(repo: Repo) -> None:
         with _follow(repo, _id(session)) as follower:
             assert _line(follower) == b"one\n"
             session.send(signal.SIGKILL)
-            stdout, _ = follower.communicate(timeout=CAP)
-    assert (follower.returncode, stdout) == (0, b"")
+            stdout, stderr = follower.communicate(timeout=CAP)
+    assert (follower.returncode, stdout) == (137, b"")
+    assert b"was killed" in stderr
 
 
 # Readers

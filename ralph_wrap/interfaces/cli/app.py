@@ -32,6 +32,7 @@ from ralph_wrap.interfaces.cli.run import run, spawn
 from ralph_wrap.interfaces.cli.stop import stop
 from ralph_wrap.interfaces.cli.sweep import sweep
 from ralph_wrap.interfaces.cli.trust import trust
+from ralph_wrap.interfaces.cli.wait import wait
 from ralph_wrap.interfaces.cli.web import web
 from ralph_wrap.interfaces.cli.worktree import worktree
 
@@ -75,7 +76,7 @@ app.command(
     rich_help_panel="Loops",
     epilog=_examples("ralph-wrap batch TASKS.md -j 3 -a claude", "ralph-wrap batch TASKS.md -- ./agent.sh"),
 )(batch)
-_add("Loops", resume, ps, logs, stop, rm, sweep)
+_add("Loops", resume, ps, logs, wait, stop, rm, sweep)
 app.command(rich_help_panel="Container", context_settings={"allow_interspersed_args": False})(init)
 _add("Setup", doctor, trust)
 app.command(

@@ -16,7 +16,8 @@ def logs(
     session: Annotated[str, typer.Argument(metavar="ID", help=ID, autocompletion=completion.sessions)],
     directory: Directory = Path(),
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Print new output until the session ends.")
+        bool,
+        typer.Option("--follow", "-f", help="Print new output until the session ends; end with its status."),
     ] = False,
     events: Annotated[
         bool, typer.Option("--events", help="Print the event log: one JSON object per line.")
@@ -25,9 +26,20 @@ def logs(
 ) -> None:
     """Print the agent's output, or the event log of a session."""
     from ralph_wrap.commands import logs as use_case  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state.advice import advice_for  # noqa: PLC0415
+    from ralph_wrap.state.how_ended import how_ended  # noqa: PLC0415
+    from ralph_wrap.state.inventory import Verdict  # noqa: PLC0415
     from ralph_wrap.state.project import find_project  # noqa: PLC0415
 
     with boundary("logs", json=False, project=directory) as log:
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
-        use_case.logs(project, session, events=events, follow=follow, descriptor=1, raw=raw)
+        shown = use_case.logs(project, session, events=events, follow=follow, descriptor=1, raw=raw)
+        if follow and shown.verdict is Verdict.ORPHAN:
+            log.warning(
+                "session.found_dead",
+                f"session {shown.name} was killed",
+                advice_for(shown.verdict, shown.id),
+            )
+        status = how_ended(shown).exit_status if follow else 0
+    raise typer.Exit(status)
