@@ -1,5 +1,5 @@
 # Every target makes the virtual environment that it needs.
-.PHONY: test test-fleet test-gits test-machines storm check measure lint docs docs-check package demo picture bench
+.PHONY: test test-all test-gits test-machines storm lint docs docs-check package demo picture bench
 .DEFAULT_GOAL := test
 
 BIN := .venv/bin
@@ -8,16 +8,15 @@ unexport PYTHONDONTWRITEBYTECODE
 # A worker without tests takes half of those of another one. If each takes many at once, one has all that are long.
 PYTEST := tests/in_memory $(BIN)/pytest --dist worksteal
 
-# A sixth of the cases of each slow test and each crash test, and a part of the kill points; others on the next days.
-# A slow test that has one case comes every second day.
-# EVERY_POINT=1 takes all.
+# The same cases each time. What it leaves out, `make test-all` takes: containers, real agents, browsers, Kubernetes,
+# storms, every kill point, and random examples of Hypothesis.
 test: lint
-	$(PYTEST) --numprocesses=6 --sample -m 'not fleet'
+	$(PYTEST) --numprocesses=4 -m 'not (container or agents or browser or kubernetes or storm or matrix)'
 
-# The tests on a real Kubernetes, one cluster for all of them. EVERY_POINT=1 takes each fault twenty times, at random
-# moments, five rounds at once (an hour); FLEET_SEED=N FLEET_ROUNDS=M takes it M times, at those of the seeds from N on.
-test-fleet: .venv/installed
-	tests/in_memory $(BIN)/pytest -m fleet tests/kubernetes
+test-all: lint
+	$(PYTEST) --numprocesses=4 --hypothesis-profile=thorough -m 'not (container or storm or kubernetes)'
+	$(PYTEST) --numprocesses=2 -m '(container or storm) and not kubernetes'
+	tests/in_memory $(BIN)/pytest -m kubernetes
 
 # `make test` in new containers with little more than git and make, as root and as a user; ROWS="..." takes some.
 test-machines: .venv/installed
@@ -28,19 +27,11 @@ test-machines: .venv/installed
 test-gits: .venv/installed
 	nice $(BIN)/python -m tests.gits.matrix
 
-# Ten minutes of the user's git gc beside twenty sessions, which are ended, killed and swept; `make test` has one of them.
+# Ten minutes of the user's git gc beside twenty sessions, which are ended, killed and swept; `make test-all` has a minute.
 # STORM_SECONDS and STORM_SEED choose others, a PATH that begins with .../2.55/bin another git, STORM_REPORT=FILE gets a
 # line for each storm.
 storm: .venv/installed
 	STORM_SECONDS=$${STORM_SECONDS:-600} $(BIN)/pytest tests/crash/test_gc_storm.py
-
-# What a person runs while working: neither containers, browsers and real agents, nor the crash matrices.
-check: lint
-	$(PYTEST) --numprocesses=4 -m 'not slow and not crash and not fleet'
-
-# Measures each test, and writes tests/slow.txt: the tests that `make check` leaves out. On an idle machine.
-measure: .venv/installed
-	$(BIN)/python -m pytest -p tests.support.processor_time -m 'not crash and not fleet' $(TESTS)
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import json
 import os
 import sys
@@ -11,17 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck
-from hypothesis import settings as hypothesis_settings
 
 from ralph_wrap.session.sandbox import launcher
 from ralph_wrap.system import process_tree
 from ralph_wrap.system.log import Log
-from tests.support import sampling
+from tests.support import profiles as _profiles  # noqa: F401 -- registers those of Hypothesis
 from tests.support.agent_script import TRUSTED
 from tests.support.needs import skip_or_fail
 from tests.support.processes import end_all, hear_signals
-from tests.support.processor_time import entry_of, slow_tests
 from tests.support.repo import Repo, make_repo
 from tests.support.sandboxes import bubblewrap_works
 from tests.support.sessions import run
@@ -30,18 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from tests.support.sessions import Result
-
-# How long an example takes says how busy the machine is, and nothing about the code.
-hypothesis_settings.register_profile(
-    "busy machine",
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    max_examples=sampling.examples(100),
-)
-hypothesis_settings.load_profile("busy machine")
-
-SLOW = {("agents", "program"), ("web", "chromium")}
-"""Folder and fixture of a real agent and of a browser."""
 
 IDENTITY = {
     "GIT_AUTHOR_NAME": "A. Tester",
@@ -53,56 +37,9 @@ IDENTITY = {
 }
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Have an option for ``make test``."""
-    parser.addoption(
-        "--sample",
-        action="store_true",
-        help="take a sixth of the cases of each slow test and each crash test",
-    )
-
-
 def pytest_configure() -> None:
-    """Decide on the cases of this run, before any worker of it starts, and hear all signals.
-
-    Each worker collects 7,000 tests. The search for garbage would look through them again and again.
-    """
-    sampling.seed()
+    """Hear all signals, before any worker starts."""
     hear_signals()
-    gc.disable()
-
-
-def pytest_collection_finish() -> None:
-    """Search for garbage from here on, but not among the tests."""
-    gc.freeze()
-    gc.enable()
-
-
-def pytest_report_header() -> str:
-    """Return what chooses the cases of this run."""
-    return f"cases of slow tests, and kill points: SAMPLE_SEED={sampling.seed()}"
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what the list, its folder or its fixture makes slow, before ``-m`` selects, and take a sample.
-
-    The tests in containers come first, so one worker has them all. Several containers at once, each with
-    eight sessions, do not end in the ten seconds that ``docker stop`` gives them.
-    """
-    items.sort(key=lambda item: item.path.parent.name != "container")
-    slow = slow_tests()
-    for item in items:
-        if entry_of(item) in slow:
-            item.add_marker(pytest.mark.slow)
-        folder = item.path.parent.name
-        if folder == "crash":
-            item.add_marker(pytest.mark.crash)
-        if isinstance(item, pytest.Function) and any((folder, name) in SLOW for name in item.fixturenames):
-            item.add_marker(pytest.mark.slow)
-    if config.option.sample:
-        left_out = sampling.left_out(items)
-        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(tryfirst=True)

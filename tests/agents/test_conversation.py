@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.support.sessions import Result
 
 pytestmark = [
+    pytest.mark.agents,
     pytest.mark.timeout(180),  # opencode takes 4 to 8 s for an answer that comes at once
     pytest.mark.usefixtures("trusted"),
 ]

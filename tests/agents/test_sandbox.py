@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from tests.agents.script import Turn
     from tests.support.repo import Repo
 
-pytestmark = pytest.mark.timeout(180)  # opencode takes 4 to 8 s for an answer that comes at once
+pytestmark = [
+    pytest.mark.agents,
+    pytest.mark.timeout(180),  # opencode takes 4 to 8 s for an answer that comes at once
+]
 
 
 def test_a_real_agent_works_in_a_sandbox(program: Program, repo: Repo, tmp_path: Path, bwrap: str) -> None:

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
     from tests.support.sessions import Result
 
-pytestmark = pytest.mark.timeout(180)  # opencode takes 4 to 8 s for an answer that comes at once
+pytestmark = [
+    pytest.mark.agents,
+    pytest.mark.timeout(180),  # opencode takes 4 to 8 s for an answer that comes at once
+]
 
 PATIENCE = 150.0  # seconds
 ASKED = f"Do the task.\nWhen it is done, answer\n{PROMISE}\n"  # the promise is a line of the prompt
@@ -75,7 +78,6 @@ def _running(
             yield Running(session, model)
 
 
-@pytest.mark.every_case
 def test_it_keeps_its_promise_at_the_second_iteration(program: Program, repo: Repo, tmp_path: Path) -> None:
     """It works and commits in its worktree; prompt, tools, thoughts and earlier words keep no promise."""
     script: list[list[Turn]] = [

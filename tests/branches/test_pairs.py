@@ -85,7 +85,6 @@ def _grow(repo: Repo, begin: int, end: int) -> None:
     repo.git("pack-refs", "--all")
 
 
-@pytest.mark.slow
 def test_memory_grows_with_the_branches_and_not_with_their_pairs(repo: Repo) -> None:
     """All change one file. The 4.5 million pairs of 3,000 branches took 500 MB."""
     _grow(repo, 0, 300)
@@ -110,7 +109,6 @@ def _chain(repo: Repo, number: int, length: int = 100) -> None:
     grow_all(repo, commits)
 
 
-@pytest.mark.slow
 def test_branches_that_stand_on_each_other_have_a_limit(repo: Repo) -> None:
     """Git lists only the first 32 MB of the 59 MB of names that they change: 199 MB of memory, not 430."""
     _chain(repo, 700, 240)

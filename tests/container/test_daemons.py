@@ -7,7 +7,7 @@ from tests.security.test_daemons import HIDDEN
 from tests.support.repo import Repo
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.container,
     pytest.mark.timeout(120, func_only=True),  # the first test of a worker may wait for the image to be built
 ]
 

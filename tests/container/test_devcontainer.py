@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EXAMPLE = Path(__file__).parents[2] / "docker" / "devcontainer"
 SOURCE = "/usr/src/ralph-wrap"  # in the image, which has the wheels that it was made of, too
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # it may be the first to build the image
+pytestmark = [pytest.mark.container, pytest.mark.timeout(300)]  # it may be the first to build the image
 
 
 def test_the_feature_installs_for_every_user(repo: Repo, start_box: StartBox) -> None:

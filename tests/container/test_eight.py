@@ -25,7 +25,7 @@ from tests.support.repo import Repo
 from tests.support.wait import never
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.container,
     pytest.mark.timeout(180, func_only=True),  # the first test of a worker may wait for the image to be built
 ]
 

@@ -21,7 +21,7 @@ from tests.support.needs import skip_or_fail
 from tests.support.repo import Repo
 from tests.support.trees import ID, SESSION, make_tree
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.container
 
 SUITES = ("bullseye", "bookworm", "trixie", "sid")
 """Git 2.30, 2.39, 2.47, and the newest that Debian has."""

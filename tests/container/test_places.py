@@ -13,7 +13,7 @@ from tests.support.repo import Repo
 from tests.support.trees import owners
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.container,
     pytest.mark.timeout(120, func_only=True),  # the first test of a worker may wait for the image to be built
     needs_other_users,
 ]

@@ -6,7 +6,7 @@ from tests.container.box import Box, StartBox
 from tests.support.repo import Repo
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.container,
     pytest.mark.timeout(180, func_only=True),  # the first test of a worker may wait for the image to be built
 ]
 

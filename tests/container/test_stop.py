@@ -9,7 +9,7 @@ from tests.support.repo import Repo
 from tests.support.sessions import command
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.container,
     pytest.mark.timeout(120, func_only=True),  # the first test of a worker may wait for the image to be built
 ]
 

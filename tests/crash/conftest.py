@@ -6,15 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import sampling
+from tests.crash.points import Choose
 from tests.support.fork_server import ForkServer, server
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have time for all points."""
+    """Have time for all points: this mark counts before that of the test function."""
     for item in items:
-        if sampling.EVERY_POINT and item.path.parent == Path(__file__).parent:
+        if item.get_closest_marker("matrix") and item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(7200), append=False)
+
+
+@pytest.fixture(
+    params=[False, pytest.param(True, marks=pytest.mark.matrix)],
+    ids=["some", "every"],
+)
+def choose(request: pytest.FixtureRequest) -> Choose:
+    """Return what chooses the points at which a test kills; each point only in ``make test-all``."""
+    return Choose(request.param)
 
 
 @pytest.fixture(autouse=True)

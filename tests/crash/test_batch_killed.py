@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.points import chosen
 from tests.crash.world import World
-from tests.support import sampling
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.crash.points import Choose
     from tests.support.fork_server import ForkServer
 
 TASKS = "- [ ] one\n- [ ] two\n"
@@ -46,13 +45,13 @@ def _commits(world: World) -> list[str]:
 
 
 @pytest.mark.timeout(600)
-def test_each_task_is_done_once(tmp_path: Path, home: Path, program: ForkServer) -> None:
+def test_each_task_is_done_once(tmp_path: Path, home: Path, program: ForkServer, choose: Choose) -> None:
     """The kill meets the batch, and at points after a fork also its sessions."""
     world = _made(tmp_path / "world", home, program)
     aside = world.put_aside()
     assert _batch(world) == 0
     count, kills = len(world.reached) // 2, 0  # of three processes, each with points of its own
-    for number in chosen(count, each=30):
+    for number in choose(count, each=30):
         at = f"point {number}"
         world.bring_back(aside)
         kills += _batch(world, "kill", number) == -signal.SIGKILL
@@ -66,4 +65,4 @@ def test_each_task_is_done_once(tmp_path: Path, home: Path, program: ForkServer)
         assert _batch(world) == 0, at
         assert (world.directory / "calls").read_text().splitlines() == calls, at
         assert world.remains() == {}, at
-    assert kills or not sampling.EVERY_POINT  # most points are those of a session
+    assert kills or not choose.every  # most points are those of a session

@@ -1,7 +1,4 @@
-"""The crash matrix of sessions in a private clone: SIGKILL at a point, a sweep, the proof of what is left.
-
-One state of several is tried, but each point with ``EVERY_POINT=1`` in the environment.
-"""
+"""The crash matrix of sessions in a private clone: SIGKILL, a sweep, and the proof of what is left."""
 
 from __future__ import annotations
 
@@ -11,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.points import chosen
 from tests.crash.world import WORK, World
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.crash.points import Choose
     from tests.support.fork_server import ForkServer
     from tests.support.sessions import Result
 
@@ -57,7 +54,7 @@ def killed_and_swept(fresh: World, directory: Path, number: int, at: str) -> tup
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", WORK)
 def test_a_session_in_a_clone_killed_at_any_point_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer, kind: str
+    tmp_path: Path, home: Path, program: ForkServer, kind: str, choose: Choose
 ) -> None:
     """What it had done is in the repository as at its own end; clone, replica and bundle are gone."""
     fresh = World.make(tmp_path / "fresh", home, program, kind)
@@ -65,7 +62,7 @@ def test_a_session_in_a_clone_killed_at_any_point_loses_nothing(
     assert run(ended, "watch").status == 0
     assert remains(ended) == {}
     expected, untouched, points = ended.work(), fresh.repo.fingerprint(), ended.reached
-    for number in chosen(len(points), each=EACH, states=ended.states):
+    for number in choose(len(points), each=EACH, states=ended.states):
         at = f"point {number}: {points[number - 1]}"
         world, agent_started = killed_and_swept(fresh, tmp_path / f"killed-{number}", number, at)
         assert world.repo.fingerprint() == untouched, at
@@ -75,7 +72,7 @@ def test_a_session_in_a_clone_killed_at_any_point_loses_nothing(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", WORK)
 def test_a_sweep_of_a_clone_killed_at_any_point_is_repeated(
-    tmp_path: Path, home: Path, program: ForkServer, kind: str
+    tmp_path: Path, home: Path, program: ForkServer, kind: str, choose: Choose
 ) -> None:
     """Whatever step of a sweep was the last, the next sweep goes on from there."""
     fresh = World.make(tmp_path / "fresh", home, program, kind)
@@ -88,7 +85,7 @@ def test_a_sweep_of_a_clone_killed_at_any_point_is_repeated(
     aside = killed.put_aside()
     assert killed.sweep("watch").status == 0
     steps, states = killed.reached, killed.states
-    for number in chosen(len(steps), each=EACH, states=states):
+    for number in choose(len(steps), each=EACH, states=states):
         at = f"point {number}: {steps[number - 1]}"
         killed.bring_back(aside)
         assert killed.sweep("kill", number).status == -signal.SIGKILL, at
@@ -100,7 +97,7 @@ def test_a_sweep_of_a_clone_killed_at_any_point_is_repeated(
 
 @pytest.mark.timeout(300)
 def test_a_commit_of_ours_killed_at_any_point_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer
+    tmp_path: Path, home: Path, program: ForkServer, choose: Choose
 ) -> None:
     """With ``commit_each`` all files are on the branch, or among the saved work, wherever the kill came."""
     fresh = World.make(tmp_path / "fresh", home, program, "dirty")
@@ -112,7 +109,7 @@ def test_a_commit_of_ours_killed_at_any_point_loses_nothing(
     last = points.index("after work.bundled")
     assert len(ours) == 1
     (files, *_) = ended.work()["refs/heads/ralph/ID"]
-    for number in chosen(last, first=ours[0], each=9, states=ended.states):
+    for number in choose(last, first=ours[0], each=9, states=ended.states):
         at = f"point {number}: {points[number - 1]}"
         world = fresh.copy(tmp_path / f"killed-{number}")
         assert run(world, "kill", number).status == -signal.SIGKILL, at

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.points import chosen
 from tests.crash.test_clone import killed_and_swept, remains, run
 from tests.crash.test_submodules import make
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.crash.points import Choose
     from tests.crash.world import World
     from tests.support.fork_server import ForkServer
 
@@ -32,7 +32,7 @@ def _work(world: World) -> tuple[list[str], list[list[str]]]:
 
 @pytest.mark.timeout(600)
 def test_a_clone_killed_at_any_point_loses_nothing_of_its_submodules(
-    tmp_path: Path, home: Path, program: ForkServer
+    tmp_path: Path, home: Path, program: ForkServer, choose: Choose
 ) -> None:
     """The repository gets the work of the project and of each submodule, as at the session's own end."""
     fresh = make(tmp_path / "fresh", home, program)
@@ -45,7 +45,7 @@ def test_a_clone_killed_at_any_point_loses_nothing_of_its_submodules(
     numbers = [
         *range(first, len(points) + 1 - _FEWER)
     ]  # the last ones are those of any clone: see ``test_clone``
-    for position in chosen(len(numbers), each=_EACH):
+    for position in choose(len(numbers), each=_EACH):
         number = numbers[position - 1]
         at = f"point {number}: {points[number - 1]}"
         world, agent_started = killed_and_swept(fresh, tmp_path / f"killed-{number}", number, at)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.points import chosen
 from tests.crash.world import Reference
 from tests.support.mounts import mounted
 from tests.support.needs import needs_mounts
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.crash.points import Choose
     from tests.support.fork_server import ForkServer
     from tests.support.repo import Repo
     from tests.support.sessions import Result
@@ -36,11 +36,11 @@ def _explains(result: Result) -> bool:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("fault", "kind"), FAULTS)
 def test_a_session_that_meets_a_failing_disk_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str
+    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str, choose: Choose
 ) -> None:
     """The session or the next sweep finishes everything, or the worktree stays as it was with a reason."""
     reference = Reference.make(tmp_path, home, program, kind, fault)
-    for number in chosen(len(reference.points), each=12):
+    for number in choose(len(reference.points), each=12):
         at = f"{fault} at {number}: {reference.points[number - 1]}"
         world = reference.fresh.copy(tmp_path / f"{number}")
         result = world.run(fault, number)
@@ -54,7 +54,7 @@ def test_a_session_that_meets_a_failing_disk_loses_nothing(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("fault", "kind"), FAULTS)
 def test_a_sweep_that_meets_a_failing_disk_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str
+    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str, choose: Choose
 ) -> None:
     """The next one finishes the rest, or the worktree stays as it was with a reason."""
     reference = Reference.make(tmp_path, home, program, kind, "count")
@@ -64,7 +64,7 @@ def test_a_sweep_that_meets_a_failing_disk_loses_nothing(
     aside = world.put_aside()
     assert world.sweep(fault).status == 0
     points = world.reached
-    for number in chosen(len(points), each=12):
+    for number in choose(len(points), each=12):
         at = f"{fault} at {number}: {points[number - 1]}"
         world.remains()
         world.bring_back(aside)

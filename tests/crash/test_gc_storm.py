@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.gc_storm import GcStorm, session_that_loses
-from tests.support import sampling
 
 if TYPE_CHECKING:
     from tests.support.repo import Repo
 
-SECONDS = float(os.environ.get("STORM_SECONDS") or (600 if sampling.EVERY_POINT else 60))
+SECONDS = float(os.environ.get("STORM_SECONDS", "60"))
 SEED = int(os.environ.get("STORM_SEED") or 20261128)
 
 
@@ -28,6 +27,7 @@ def _user(monkeypatch: pytest.MonkeyPatch, repo: Repo) -> None:
     repo.git("config", "gc.auto", "200")
 
 
+@pytest.mark.storm
 @pytest.mark.timeout(int(SECONDS) + 900)
 def test_no_line_is_lost_beside_the_git_gc_of_the_user(repo: Repo, tmp_path: Path) -> None:
     """Each line that an agent has written is there, no ref is broken, and the user's git has no complaint."""
@@ -42,6 +42,7 @@ def test_no_line_is_lost_beside_the_git_gc_of_the_user(repo: Repo, tmp_path: Pat
     assert remains.faults() == {}, f"{said}\n{remains.faults()}"
 
 
+@pytest.mark.storm
 def test_the_storm_sees_a_session_that_loses_work(repo: Repo, tmp_path: Path) -> None:
     """Lines are lost if the end of a session is ``git worktree remove --force``."""
     storm = GcStorm(repo, tmp_path / "storm", SEED, sessions=4, command=session_that_loses)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.crash.points import chosen
 from tests.crash.world import Reference, World
 from tests.support.git_shim import deadly_filter, deadly_git, have_git_register
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.crash.points import Choose
     from tests.support.fork_server import ForkServer
     from tests.support.sessions import Result
 
@@ -76,11 +76,11 @@ def _meet_in_session(deadly: Deadly, directory: Path, fault: str, number: int) -
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("fault", "kind"), WHOLE)
 def test_git_killed_at_any_call_of_a_session_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str
+    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str, choose: Choose
 ) -> None:
     """The session ends as it should, or says why not; the work is on its branches or in its worktree."""
     deadly = Deadly.make(tmp_path, home, program, kind)
-    for number in chosen(len(deadly.reference.points), each=6):
+    for number in choose(len(deadly.reference.points), each=6):
         _meet_in_session(deadly, tmp_path, fault, number)
 
 
@@ -97,7 +97,7 @@ def test_git_killed_in_the_middle_of_a_session_loses_nothing(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("fault", "kind"), [*WHOLE, ("git-middle", "dirty")])
 def test_git_killed_at_any_call_of_a_sweep_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str
+    tmp_path: Path, home: Path, program: ForkServer, fault: str, kind: str, choose: Choose
 ) -> None:
     """The next sweep finishes what is left, or the worktree stays as it was with a reason."""
     deadly = Deadly.make(tmp_path, home, program, kind)
@@ -117,7 +117,7 @@ def test_git_killed_at_any_call_of_a_sweep_loses_nothing(
         ]
         assert numbers
     else:
-        numbers = chosen(len(points), each=6)
+        numbers = choose(len(points), each=6)
     for number in numbers:
         at = f"{fault} {number}: {points[number - 1]}"
         world.remains()
@@ -145,7 +145,9 @@ def test_a_git_add_that_is_killed_is_done_again(
 
 
 @pytest.mark.timeout(300)
-def test_a_half_deleted_registration_is_finished(tmp_path: Path, home: Path, program: ForkServer) -> None:
+def test_a_half_deleted_registration_is_finished(
+    tmp_path: Path, home: Path, program: ForkServer, choose: Choose
+) -> None:
     """Everything dies while ``git worktree remove`` deletes: whichever files are left, nothing else is."""
     reference = Reference.make(tmp_path, home, program, "merge", "kill")
     world = reference.fresh.copy(tmp_path / "world")
@@ -157,7 +159,7 @@ def test_a_half_deleted_registration_is_finished(tmp_path: Path, home: Path, pro
     # Git goes through the directory as the file system lists it: in any order.
     orders = (entries, entries[::-1], sorted(entries, key=lambda path: path.name[::-1]))
     beginnings = [order[:count] for order in orders for count in range(1, len(entries) + 1)]
-    for number in chosen(len(beginnings), each=4):
+    for number in choose(len(beginnings), each=4):
         deleted = beginnings[number - 1]
         at = f"without {', '.join(path.name for path in deleted)}"
         world.remains()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from tests.crash.points import chosen
 from tests.support.git_shim import deadly_filter, deadly_git
 from tests.support.merging import branch, files_of, project_with_files
 from tests.support.repo import Repo
@@ -22,6 +21,7 @@ from tests.support.wait import CAP
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.crash.points import Choose
     from tests.support.fork_server import ForkServer
 
 
@@ -152,14 +152,16 @@ class Reference(NamedTuple):
 
 
 @pytest.mark.timeout(300)
-def test_a_merge_killed_at_any_point_is_undone_or_done(tmp_path: Path, program: ForkServer) -> None:
+def test_a_merge_killed_at_any_point_is_undone_or_done(
+    tmp_path: Path, program: ForkServer, choose: Choose
+) -> None:
     """Not even git's own locks are left behind."""
     reference = Reference.make(tmp_path, program, "watch")
     first = next(
         position for position, name in enumerate(reference.points, 1) if name.startswith("os.mkdir ")
     )
     # Before the first one nothing is changed.
-    for number in chosen(len(reference.points), first=first, each=5, states=reference.states):
+    for number in choose(len(reference.points), first=first, each=5, states=reference.states):
         at = f"kill {number}: {reference.points[number - 1]}"
         yard = reference.fresh.copy(tmp_path / f"kill-{number}")
         assert yard.merge("kill", number).status == -signal.SIGKILL, at
@@ -168,12 +170,14 @@ def test_a_merge_killed_at_any_point_is_undone_or_done(tmp_path: Path, program: 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fault", ["git-before", "git-after"])
-def test_git_killed_at_any_call_of_a_merge(tmp_path: Path, program: ForkServer, fault: str) -> None:
+def test_git_killed_at_any_call_of_a_merge(
+    tmp_path: Path, program: ForkServer, fault: str, choose: Choose
+) -> None:
     """The merge goes on or says why it cannot; the next one does it."""
     reference = Reference.make(tmp_path, program, fault)
     env = {"PATH": deadly_git(tmp_path / "bin")}
     changing = next(position for position, name in enumerate(reference.points) if " reset --hard " in name)
-    for number in chosen(len(reference.points), first=changing + 1, each=6):
+    for number in choose(len(reference.points), first=changing + 1, each=6):
         point = reference.points[number - 1]
         yard = reference.fresh.copy(tmp_path / f"{fault}-{number}")
         first = yard.merge(fault, number, **env)
@@ -201,11 +205,11 @@ def test_git_killed_in_the_middle_of_a_checkout(tmp_path: Path, program: ForkSer
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fault", ["ENOSPC"])
 def test_a_failed_write_is_reported_and_nothing_moves(
-    tmp_path: Path, program: ForkServer, fault: str
+    tmp_path: Path, program: ForkServer, fault: str, choose: Choose
 ) -> None:
     """For any file of ours."""
     reference = Reference.make(tmp_path, program, fault)
-    for number in chosen(len(reference.points), each=9):
+    for number in choose(len(reference.points), each=9):
         point = reference.points[number - 1]
         yard = reference.fresh.copy(tmp_path / f"{fault}-{number}")
         first = yard.merge(fault, number)
@@ -254,7 +258,9 @@ def test_a_commit_of_what_a_killed_merge_has_left_stays(tmp_path: Path, program:
     assert yard.remains() == []
 
 
-def test_an_apply_killed_at_any_point_is_done_by_the_next(tmp_path: Path, program: ForkServer) -> None:
+def test_an_apply_killed_at_any_point_is_done_by_the_next(
+    tmp_path: Path, program: ForkServer, choose: Choose
+) -> None:
     """Files that have changed already are as they should be; nothing is staged, and nothing left."""
     fresh = Yard.make(tmp_path / "fresh", program, deadly_filter(tmp_path / "filter"))
     saved: dict[str, str | None] = {"file.txt": "one\nA\n", "saved": "new\n", "run.sh": None}
@@ -264,7 +270,7 @@ def test_an_apply_killed_at_any_point_is_done_by_the_next(tmp_path: Path, progra
     after, points = ended.look(), ended.reached
     assert (after["status"], ended.remains()) == (" M file.txt\n D run.sh\n?? mine\n?? saved", [])
     first = next(position for position, name in enumerate(points, 1) if name.startswith("os.mkdir "))
-    for number in chosen(len(points), first=first, each=5, states=ended.states):
+    for number in choose(len(points), first=first, each=5, states=ended.states):
         at = f"kill {number}: {points[number - 1]}"
         yard = fresh.copy(tmp_path / f"kill-{number}")
         assert yard.merge("kill", number, command="apply").status == -signal.SIGKILL, at

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.points import chosen
 from tests.crash.world import WORK, World
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.crash.points import Choose
     from tests.support.fork_server import ForkServer
 
 
@@ -26,13 +26,13 @@ def _reference(tmp_path: Path, home: Path, program: ForkServer, kind: str) -> tu
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", WORK)
 def test_a_session_killed_at_any_point_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer, kind: str
+    tmp_path: Path, home: Path, program: ForkServer, kind: str, choose: Choose
 ) -> None:
     """What it had done is on its branches, byte for byte as at its own end; nothing else is left of it."""
     fresh, ended = _reference(tmp_path, home, program, kind)
     points, expected, untouched = ended.reached, ended.work(), fresh.repo.fingerprint()
     assert ended.remains() == {}
-    for number in chosen(len(points), each=6, states=ended.states):
+    for number in choose(len(points), each=6, states=ended.states):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         agent_started = world.run_killed_and_sweep(number, at)

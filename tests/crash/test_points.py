@@ -4,44 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.crash.points import chosen
+from tests.crash.points import Choose
 from tests.crash.world import World
-from tests.support import sampling
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from tests.support.fork_server import ForkServer
 
 STATES = [*"aabbbacdddd"]
 
 
-def test_one_point_of_each_state_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_point_of_each_state_is_tried() -> None:
     """Without states, each point is one; a first point leaves out those before it."""
-    monkeypatch.setattr(sampling, "EVERY_POINT", False)
-    assert [STATES[number - 1] for number in chosen(11, states=STATES)] == [*"abacd"]
-    assert [STATES[number - 1] for number in chosen(11, first=6, states=STATES)] == [*"acd"]
-    assert chosen(4) == [1, 2, 3, 4]
+    choose = Choose(every=False)
+    assert choose(11, states=STATES) == [1, 3, 6, 7, 8]
+    assert choose(11, first=4, states=STATES) == [4, 6, 7, 8]
+    assert choose(11, each=2, states=STATES) == [1, 6, 8]
+    assert choose(4) == [1, 2, 3, 4]
 
 
-def test_each_point_is_tried_on_some_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few of the states one day takes; and on each day one at least."""
-    monkeypatch.setattr(sampling, "EVERY_POINT", False)
-    for each in (1, 3, 50):
-        tried = []
-        for day in range(400):
-            monkeypatch.setenv("SAMPLE_SEED", str(day))
-            tried.append(chosen(11, each=each, states=STATES))
-        assert {number for numbers in tried for number in numbers} == {*range(1, 12)}
-        assert all(tried)
-
-
-def test_every_point_is_every_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the variable."""
-    monkeypatch.setattr(sampling, "EVERY_POINT", True)
-    assert chosen(11, first=3, each=5, states=STATES) == [*range(3, 12)]
+def test_every_point_is_every_point() -> None:
+    """In the whole matrix."""
+    assert Choose(every=True)(11, first=3, each=5, states=STATES) == [*range(3, 12)]
 
 
 def test_a_change_on_disk_is_another_state(tmp_path: Path, home: Path, program: ForkServer) -> None:

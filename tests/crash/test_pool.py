@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.worktree.warm import READY
-from tests.crash.points import chosen
 from tests.crash.world import World
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.crash.points import Choose
     from tests.support.fork_server import ForkServer
 
 pytestmark = pytest.mark.usefixtures("trusted")
@@ -65,7 +65,7 @@ def _check_pool(world: World, at: str) -> None:
 
 @pytest.mark.timeout(300)
 def test_a_session_with_a_pool_killed_at_any_point_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer
+    tmp_path: Path, home: Path, program: ForkServer, choose: Choose
 ) -> None:
     """As without one; and the pool shows nothing of it."""
     fresh = _world(tmp_path, home, program)
@@ -76,7 +76,7 @@ def test_a_session_with_a_pool_killed_at_any_point_loses_nothing(
     expected, untouched = ended.work(), fresh.repo.fingerprint()
     _check_pool(ended, "the end")
     assert [point for point in points if "pool/warm-" in point and "os.rename" in point], "none was taken"
-    for number in chosen(len(points), each=9, states=states):
+    for number in choose(len(points), each=9, states=states):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         agent_started = world.run_killed_and_sweep(number, at)
@@ -88,7 +88,7 @@ def test_a_session_with_a_pool_killed_at_any_point_loses_nothing(
 
 @pytest.mark.timeout(300)
 def test_a_pool_whose_filling_was_killed_at_any_point_is_filled(
-    tmp_path: Path, home: Path, program: ForkServer
+    tmp_path: Path, home: Path, program: ForkServer, choose: Choose
 ) -> None:
     """And the next session runs in the meantime."""
     fresh = _world(tmp_path, home, program)
@@ -100,7 +100,7 @@ def test_a_pool_whose_filling_was_killed_at_any_point_is_filled(
     ended = fresh.copy(tmp_path / "ended")
     assert ended.run().status == 0
     expected = ended.work()
-    for number in chosen(len(points), each=9, states=states):
+    for number in choose(len(points), each=9, states=states):
         world = fresh.copy(tmp_path / f"killed-{number}")
         config = world.repo.path / ".ralph" / "config.toml"
         at = f"point {number}: {points[number - 1]}"
@@ -115,7 +115,7 @@ def test_a_pool_whose_filling_was_killed_at_any_point_is_filled(
 
 @pytest.mark.timeout(300)
 def test_a_pool_whose_emptying_was_killed_at_any_point_is_emptied(
-    tmp_path: Path, home: Path, program: ForkServer
+    tmp_path: Path, home: Path, program: ForkServer, choose: Choose
 ) -> None:
     """What was on its way out is back in the pool, or gone."""
     fresh = _world(tmp_path, home, program)
@@ -124,7 +124,7 @@ def test_a_pool_whose_emptying_was_killed_at_any_point_is_emptied(
     assert counted.command("pool", "--fill", fault="watch").status == 0
     points, states = counted.reached, counted.states
     assert _settled(counted) == {}
-    for number in chosen(len(points), each=9, states=states):
+    for number in choose(len(points), each=9, states=states):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         killed = world.command("pool", "--fill", fault="kill", number=number)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.points import chosen
 from tests.crash.world import World
 from tests.support.trees import in_git
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.crash.points import Choose
     from tests.support.fork_server import ForkServer
 
 GOING_ON = "#!/bin/sh\ncat >/dev/null\n[ -e more ] || echo more > more\ntouch {directory}/done\n"
@@ -38,7 +38,9 @@ def _saved(world: World) -> set[str]:
 
 
 @pytest.mark.timeout(300)
-def test_a_resume_killed_at_any_point_loses_nothing(tmp_path: Path, home: Path, program: ForkServer) -> None:
+def test_a_resume_killed_at_any_point_loses_nothing(
+    tmp_path: Path, home: Path, program: ForkServer, choose: Choose
+) -> None:
     """After a sweep the former work is there, and a second resume goes on with it: files, index and all."""
     world, agent_id = _ended(tmp_path / "world", home, program)
     wip = f"ralph/{agent_id}-wip"
@@ -48,7 +50,7 @@ def test_a_resume_killed_at_any_point_loses_nothing(tmp_path: Path, home: Path, 
     aside = world.put_aside()
     assert world.command("resume", agent_id, fault="watch").status == 0
     points, kills = world.reached, 0
-    numbers = chosen(len(points), each=8, states=world.states)
+    numbers = choose(len(points), each=8, states=world.states)
     for number in numbers:
         at = f"point {number}: {points[number - 1]}"
         world.bring_back(aside)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.points import chosen
 from tests.crash.world import WORK, World
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.crash.points import Choose
     from tests.support.fork_server import ForkServer
 
 FIRST_ONLY = '[ "$RALPH_ITERATION" = 1 ] || exit 0\n'
@@ -22,7 +22,7 @@ SNAPSHOT = "refs/ralph/snapshots/ID/1"
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", WORK)
 def test_a_session_killed_at_a_snapshot_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer, kind: str
+    tmp_path: Path, home: Path, program: ForkServer, kind: str, choose: Choose
 ) -> None:
     """The snapshot is there in full or not at all, and everything else as if there had been none."""
     fresh = World.make(tmp_path / "fresh", home, program, kind)
@@ -36,7 +36,7 @@ def test_a_session_killed_at_a_snapshot_loses_nothing(
     first, last = points.index("after iteration.ended") + 1, points.index("before iteration.kept") + 1
     assert "--no-deref -m" in "\n".join(points[first:last])
     found = []
-    for number in (*chosen(last - 1, first=first, each=4, states=ended.states), last):
+    for number in (*choose(last - 1, first=first, each=4, states=ended.states), last):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         killed = world.command(*words, str(world.agent), fault="kill", number=number)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.world import STRANGERS
-from tests.support import sampling
 from tests.support.directory_listing import listing
 from tests.support.processes import left
 from tests.support.sessions import PROGRAM, command
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
 KINDS = [("require", 0), ("require", 3), ("clone", 0)]
 """The isolation, and the size of the pool."""
 
-SECONDS = 60.0 if sampling.EVERY_POINT else 4.0
+SECONDS = 60.0
 """How long it rages at least: until sessions ended by a signal and by a kill, and the pool was used."""
 
-SESSIONS = 24 if sampling.EVERY_POINT else 6
+SESSIONS = 24
 """How many sessions there are at once."""
 
 SEED = 20261121
@@ -224,6 +223,7 @@ def _check_pool(repo: Repo, size: int) -> None:
     config.unlink()
 
 
+@pytest.mark.storm
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("isolation", "size"), KINDS)
 def test_nothing_is_lost_in_a_storm(

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.points import chosen
 from tests.crash.world import World
 from tests.support.repo import Repo
 from tests.support.submodules import ALLOWED, SUB, make_project
@@ -14,6 +13,7 @@ from tests.support.submodules import ALLOWED, SUB, make_project
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.crash.points import Choose
     from tests.support.fork_server import ForkServer
 
 pytestmark = pytest.mark.usefixtures("trusted")
@@ -63,7 +63,7 @@ def _work(world: World) -> dict[str, object]:
 
 @pytest.mark.timeout(600)
 def test_a_session_killed_at_any_point_loses_nothing_of_its_submodules(
-    tmp_path: Path, home: Path, program: ForkServer
+    tmp_path: Path, home: Path, program: ForkServer, choose: Choose
 ) -> None:
     """Byte for byte as at its own end; nothing else is left of it."""
     fresh = make(tmp_path / "fresh", home, program)
@@ -79,7 +79,7 @@ def test_a_session_killed_at_any_point_loses_nothing_of_its_submodules(
     numbers = [
         number for number, name in enumerate(points, 1) if number >= first and not name.startswith(_OF_A_FILE)
     ]
-    for position in chosen(len(numbers), each=_EACH, states=[states[number - 1] for number in numbers]):
+    for position in choose(len(numbers), each=_EACH, states=[states[number - 1] for number in numbers]):
         number = numbers[position - 1]
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"

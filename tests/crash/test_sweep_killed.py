@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.points import chosen
 from tests.crash.world import World
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.crash.points import Choose
     from tests.support.fork_server import ForkServer
 
 # Where the session dies: (kind of work, the point before which comes the one, how many points after it).
@@ -38,7 +38,7 @@ def moment_of(points: list[str], moment: str) -> int:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_sweep_killed_at_any_point_leaves_the_rest_to_the_next_one(
-    tmp_path: Path, home: Path, program: ForkServer, moment: str
+    tmp_path: Path, home: Path, program: ForkServer, moment: str, choose: Choose
 ) -> None:
     """After the second sweep, work and remains are what the session's own end would have left."""
     fresh = World.make(tmp_path / "fresh", home, program, MOMENTS[moment][0])
@@ -51,7 +51,7 @@ def test_a_sweep_killed_at_any_point_leaves_the_rest_to_the_next_one(
     aside = world.put_aside()
     assert world.sweep("watch").status == 0
     points, kills = world.reached, 0
-    numbers = chosen(len(points), each=8, states=world.states)
+    numbers = choose(len(points), each=8, states=world.states)
     for number in numbers:
         at = f"point {number}: {points[number - 1]}"
         world.bring_back(aside)

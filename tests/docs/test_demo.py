@@ -21,7 +21,6 @@ PICTURE = ROOT / "docs" / "assets" / "demo.svg"
 LARGEST = 300_000  # bytes; a reader of README loads it
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", ["of the checkout", "on PATH"])
 def test_the_demo_interrupts_resumes_and_lands(tmp_path: Path, home: Path, place: str) -> None:
     """The interrupted half of a file is back, both branches land, and the last command opens the page.

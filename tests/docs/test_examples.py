@@ -117,7 +117,6 @@ def test_each_block_is_run_or_says_why_not() -> None:
     assert len(MARKED) > 12
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("ended")
 @pytest.mark.parametrize("block", MARKED, ids=lambda block: block.name)
@@ -156,7 +155,6 @@ def _plain(text: str, project: Repo) -> str:
     return re.sub(r"· (?:\d+m)?\d+s ·", "· TIME ·", text)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("ended")
 def test_the_first_session_prints_what_the_readme_shows(project: Repo) -> None:

@@ -23,10 +23,10 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what only ``make test-fleet`` runs, before ``-m`` selects."""
+    """Mark what needs the cluster, before ``-m`` selects."""
     for item in items:
         if item.path.parent == HERE:
-            item.add_marker(pytest.mark.fleet)
+            item.add_marker(pytest.mark.kubernetes)
             item.add_marker(pytest.mark.timeout(1800))
 
 

@@ -1,14 +1,15 @@
 """A run of a thousand sessions: one Job, and ``fleet ps`` from the refs.
 
-A hundred pods at once do not exist, and a thousand with ``EVERY_POINT=1``.
+A hundred pods at once do not exist; in ``make test-all`` also a thousand.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.kubernetes.run import LIMIT
 from tests.kubernetes.thousand import SELECTOR, TOLERATION, delete_nodes, start_nodes, write_sessions
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 
 SIZE = 1000
-PODS = SIZE if os.environ.get("EVERY_POINT") else 100
 LONGEST_PS = 2.0
 """Seconds of processor time, and by the clock for the fastest of some answers: the machine may be busy."""
 ANSWERS = 3
@@ -29,15 +29,16 @@ LARGEST_JOB = 1 << 20
 _LOG = logging.getLogger(__name__)
 
 
-def test_a_thousand_sessions_are_listed(cluster: Cluster, remote: Remote, repo: Repo) -> None:
+@pytest.mark.parametrize("pods", [100, pytest.param(SIZE, marks=pytest.mark.matrix)])
+def test_a_thousand_sessions_are_listed(cluster: Cluster, remote: Remote, repo: Repo, pods: int) -> None:
     """`fleet ps` asks for one Job of a few kilobytes, and for no pod; its cost is logged."""
     keys = {"node_selector": SELECTOR, "tolerations": [TOLERATION]}
     user = User(cluster, remote, repo, lines=1, pause=0, keys=keys)
     kwok = start_nodes(cluster)
     try:
-        run = user.run("--count", str(SIZE), "--parallel", str(PODS), "--", "numbered-lines", size=SIZE)
+        run = user.run("--count", str(SIZE), "--parallel", str(pods), "--", "numbered-lines", size=SIZE)
         try:
-            ready = f"--for=jsonpath={{.status.ready}}={PODS}"
+            ready = f"--for=jsonpath={{.status.ready}}={pods}"
             cluster.control.kubectl(
                 "wait", ready, f"job/{run.job}", f"--timeout={LIMIT:.0f}s", limit=2 * LIMIT
             )

@@ -114,7 +114,6 @@ def test_a_list_has_a_short_limit(
     assert time.monotonic() - begun < 30
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [".gitignore", ".gitattributes"])
 def test_a_worktree_with_such_rules_is_kept_and_the_file_is_named(repo: Repo, name: str) -> None:
     """Git status would hang at the save; the session ends within seconds, and its work stays."""
@@ -162,7 +161,6 @@ def test_hooks_and_files_of_the_project_may_be_fifos(repo: Repo) -> None:
 COMMANDS = ("run -n 1 -- true", "review", "diff aaaa", "merge aaaa", "drop aaaa")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["packed-refs", "refs/heads/ralph/bbbb"])
 @pytest.mark.parametrize("words", COMMANDS)
 def test_each_command_names_the_file(repo: Repo, words: str, name: str) -> None:

@@ -88,7 +88,6 @@ def _live_record(session: Session) -> Path:
     return directory.parent.parent / "agents" / f"{directory.name[-4:]}.json"
 
 
-@pytest.mark.slow
 def test_no_record_makes_a_live_session_dead(repo: Repo, tmp_path: Path, victim: int) -> None:
     """Its lock is replaced, its owner is said to be dead, and each field lies: nothing of it is touched."""
     with Session(repo.path, "--", *AGENT) as session:
@@ -212,7 +211,6 @@ def forged(repo: Repo, victim: int) -> Forged:
     return Forged(repo, by_id)
 
 
-@pytest.mark.slow
 def test_no_false_field_deletes_moves_or_writes_anything(forged: Forged) -> None:
     """No ref, no file of the user, no file beside the project, and no process of the user."""
     before = forged.seen()
@@ -225,7 +223,6 @@ def test_no_false_field_deletes_moves_or_writes_anything(forged: Forged) -> None
     assert forged.seen() == before
 
 
-@pytest.mark.slow
 def test_no_false_field_applies_anything_else(forged: Forged) -> None:
     """Each session that is named gives its own saved work."""
     repo = forged.repo
@@ -245,7 +242,6 @@ def test_no_false_field_applies_anything_else(forged: Forged) -> None:
     assert (before["refs"], before["beside"]) == (after["refs"], after["beside"])
 
 
-@pytest.mark.slow
 def test_no_false_field_shows_anything_else(forged: Forged) -> None:
     """``logs`` and the pages of ``web``: no other file, no other branch, and no page that fails."""
     repo, before = forged.repo, forged.seen()
@@ -268,7 +264,6 @@ def test_no_false_field_shows_anything_else(forged: Forged) -> None:
     assert forged.seen() == before
 
 
-@pytest.mark.slow
 def test_no_false_field_merges_anything_else(forged: Forged) -> None:
     """Each session that is named lands its own branch; the user's own branch does not."""
     repo, before = forged.repo, forged.seen()

@@ -108,7 +108,6 @@ def test_a_damaged_tree_is_an_error_and_no_traceback(project: Repo, tree: bytes)
         assert (ended.status, "a tree is damaged" in ended.stderr) == (status, True), ended.stderr
 
 
-@pytest.mark.slow
 def test_large_files_are_not_all_in_memory(project: Repo) -> None:
     """Six files of 40 MB take 40 kB each in the repository; 240 MB of them do not fit into the limit."""
     content = project.path / ".git/zeros"

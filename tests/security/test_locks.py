@@ -63,7 +63,6 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     eventually(lambda: state_of(process.pid) == "T", "the stop")
 
 
-@pytest.mark.slow
 def test_run_names_the_holder_and_gets_its_turn(repo: Repo) -> None:
     """A session names the process that it waits for. It goes on as soon as the lock is free."""
     with holder(repo.path / ".git") as process, Session(repo.path, "-n", "1", "--", "true") as session:
@@ -77,7 +76,6 @@ def test_run_names_the_holder_and_gets_its_turn(repo: Repo) -> None:
     assert [found["pid"] for found in event["holders"]] == [process.pid]
 
 
-@pytest.mark.slow
 def test_a_stopped_holder_is_named_as_stopped(repo: Repo) -> None:
     """The hint has the command that lets it go on; after it, the session goes on too."""
     with holder(repo.path / ".git") as process, Session(repo.path, "-n", "1", "--", "true") as session:
@@ -161,7 +159,6 @@ def test_a_lock_file_of_git_is_named(repo: Repo) -> None:
     assert f"process {os.getpid()} (" in opened.stderr
 
 
-@pytest.mark.slow
 def test_stop_names_a_session_that_stands_still(repo: Repo) -> None:
     """SIGSTOP on ralph-wrap: the command that waits for it says so, and how the session goes on."""
     with Session(repo.path, "-n", "1", "--", "sleep", "600") as session:
@@ -175,7 +172,6 @@ def test_stop_names_a_session_that_stands_still(repo: Repo) -> None:
             assert waiting.wait(CAP) == 0
 
 
-@pytest.mark.slow
 def test_stop_names_a_process_that_imitates_a_session(repo: Repo) -> None:
     """It bears the name of a killed session, which counts as alive for that; then the session is dead."""
     left = orphan(repo, work="echo new > new")

@@ -74,7 +74,6 @@ def processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], i
     return count
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("branch", ["ralph/{}", "main"])
 @pytest.mark.parametrize("state", ["starting", "running"])
 @pytest.mark.parametrize("work", [_ps, _sweep, review.look, keep_bases])
@@ -108,7 +107,6 @@ def test_different_bases_have_a_limit(
     assert processes() <= 5 + 2
 
 
-@pytest.mark.slow
 def test_many_names_do_not_fill_a_command_line(repo: Repo) -> None:
     """1,200 names of 2,000 characters are more than the kernel passes to a program (execve(2))."""
     project = find_project(repo.path, os.environ)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 SESSIONS = 16
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("settings", [[], ["branch.autoSetupMerge=always", "core.fsmonitor=true"]])
 def test_sessions_at_once(repo: Repo, script: Callable[[str], str], settings: list[str]) -> None:
     """None fails, none falls back, all ids differ, the rule is appended once, and nothing leaks."""
@@ -57,7 +56,6 @@ def _take_all_ids_but(repo: Repo, left: int) -> set[str]:
     return free
 
 
-@pytest.mark.slow
 def test_a_free_id_is_found_among_packed_branches(repo: Repo, script: Callable[[str], str]) -> None:
     """65,533 of 65,536 ids are taken."""
     free = _take_all_ids_but(repo, 3)

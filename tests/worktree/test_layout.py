@@ -7,12 +7,11 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph_wrap.errors import IsolationError
 from ralph_wrap.worktree import layout
-from tests.support import sampling
 from tests.support.repo import Repo, make_repo
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ def cone_repo(tmp_path_factory: pytest.TempPathFactory) -> Repo:
     return make_repo(tmp_path_factory.mktemp("cone"))
 
 
-@settings(max_examples=sampling.examples(50))
 @given(paths=PATHS)
 def test_the_patterns_are_those_of_git(cone_repo: Repo, paths: list[str]) -> None:
     """``git sparse-checkout set --cone`` writes the same for the same directories."""

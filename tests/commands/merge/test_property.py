@@ -6,7 +6,6 @@ import os
 import tempfile
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +16,8 @@ from ralph_wrap.commands.merge import MergeMethod
 from ralph_wrap.errors import ConflictError
 from ralph_wrap.state import project
 from ralph_wrap.system.log import Log
-from tests.support import sampling
 from tests.support.merging import is_clean, left
+from tests.support.profiles import costly_examples
 from tests.support.repo import Repo, make_repo
 from tests.support.trees import Listing, in_git, on_disk, put
 
@@ -39,7 +38,7 @@ def _without_clashes(listing: Listing) -> Listing:
 
 _LISTINGS = st.dictionaries(_PATHS, st.one_of(_FILES, _FILES, _LINKS), max_size=5).map(_without_clashes)
 _SETTINGS = settings(
-    max_examples=sampling.examples(25),
+    max_examples=costly_examples(),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -74,7 +73,6 @@ def _files(repo: Repo) -> Listing:
     return {path: entry for path, entry in on_disk(repo.path).items() if not path.startswith(b".ralph/")}
 
 
-@pytest.mark.slow
 @_SETTINGS
 @given(
     base=_LISTINGS,
@@ -111,7 +109,6 @@ def test_it_lands_or_nothing_moves(
         assert method is MergeMethod.REBASE or repo.git("rev-parse", "HEAD^{tree}") == merged
 
 
-@pytest.mark.slow
 @_SETTINGS
 @given(base=_LISTINGS, saved=_LISTINGS, ours=_LISTINGS, unknown=_LISTINGS)
 def test_it_is_applied_or_nothing_changes(

@@ -11,8 +11,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.support import sampling
 from tests.support.expected_session import ENDS, INNER, REWRITINGS, SPOILINGS
+from tests.support.profiles import costly_examples
 from tests.support.repo import make_repo
 
 if TYPE_CHECKING:
@@ -40,17 +40,15 @@ def sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Sessions]:
     return Here
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)  # a failure is made as small as possible, which takes up to five minutes
 def test_sweeps_and_inventories_do_what_the_model_says(sessions: type[Sessions]) -> None:
     """Live, foreign and unknown sessions stay untouched; a dead one is finished, and nothing is lost."""
     run_state_machine_as_test(
         sessions,
         settings=settings(
-            max_examples=sampling.examples(15),
+            max_examples=costly_examples(),
             stateful_step_count=12,
             deadline=None,
-            derandomize=True,
             phases=[Phase.generate, Phase.shrink],
             suppress_health_check=[HealthCheck.too_slow],
         ),

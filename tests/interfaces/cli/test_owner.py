@@ -149,7 +149,6 @@ def test_nothing_is_loaded_for_what_few_sessions_do(project: Project) -> None:
     assert (repo.path / "more").read_text() == "more\n"
 
 
-@pytest.mark.slow
 def test_a_batch_loads_nothing_after_the_change(project: Project) -> None:
     """Neither for a new session, nor for one that goes on."""
     project.repo.write("TASKS.md", "- [ ] a task\n")
@@ -159,7 +158,6 @@ def test_a_batch_loads_nothing_after_the_change(project: Project) -> None:
     assert "a task" in _as_owner(project, *words)
 
 
-@pytest.mark.slow
 def test_no_other_command_loads_anything_after_the_change(project: Project) -> None:
     """Each of them once, where it has something to do."""
     project.repo.write(".ralph/config.toml", "[agents.codex]\noutput = 'text'\n")

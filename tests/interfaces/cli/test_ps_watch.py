@@ -101,7 +101,6 @@ def _tables(terminal: Terminal) -> list[str]:
     return [table for table in drawn if table.count("\r\n") >= 2]
 
 
-@pytest.mark.slow
 def test_elsewhere_a_table_is_a_change(repo: Repo, home: Registry, tmp_path: Path) -> None:
     """The first one, and one for each change; growing older is none, nor is the use of a processor."""
     with Watched(repo.path, tmp_path / "out") as watched:
@@ -132,7 +131,6 @@ def test_a_program_gets_an_envelope_for_each_change(repo: Repo, home: Registry, 
     assert ids[:2] == [[], [claim.record.id]]
 
 
-@pytest.mark.slow
 def test_a_program_on_a_terminal_gets_no_more_than_that(repo: Repo, home: Registry) -> None:
     """One envelope for each change there, too, and nothing that clears a screen."""
     with Terminal(PROGRAM, "ps", "--watch", "--json", cwd=repo.path) as terminal:

@@ -146,7 +146,6 @@ def test_a_pod_that_is_followed_drives_no_terminal(fleet_run: FleetRun) -> None:
     assert (b"\x1b]0" in terminal.screen, b"\x1b[31mred" in terminal.screen) == (False, True), terminal.screen
 
 
-@pytest.mark.slow
 def test_a_run_of_many_sessions_is_removed(fleet_run: FleetRun) -> None:
     """No command line is too long: a small stack makes the limit a quarter. Another run stays."""
     fleet_run.begin(COMMIT)

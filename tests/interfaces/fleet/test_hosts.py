@@ -95,7 +95,6 @@ def started(
 
 
 @needs(SSH_SERVER)
-@pytest.mark.slow
 def test_indexes_run_on_machines(fleet_run: FleetRun, hosts: dict[str, str]) -> None:
     """Each is done once, a machine that cannot be reached costs nothing, and the clones go after that."""
     words = ("--count", "3", "-j", "3", "--host", "one", "--host", "absent", "--host", "two", "-n", "1")
@@ -111,7 +110,6 @@ def test_indexes_run_on_machines(fleet_run: FleetRun, hosts: dict[str, str]) -> 
 
 
 @needs(SSH_SERVER)
-@pytest.mark.slow
 def test_ctrl_c_saves_what_machines_do(fleet_run: FleetRun, hosts: dict[str, str]) -> None:
     """The end of the connection is SIGTERM for the worker; ``resume`` goes on with the same session."""
     script = f"if [ -e loose ]; then {COMMIT}; else echo x > loose; exec sleep 1000; fi"
@@ -131,7 +129,6 @@ def test_ctrl_c_saves_what_machines_do(fleet_run: FleetRun, hosts: dict[str, str
 
 
 @needs(SSH_SERVER)
-@pytest.mark.slow
 def test_a_machine_keeps_work_that_the_remote_lacks(fleet_run: FleetRun, hosts: dict[str, str]) -> None:
     """No push brings a repository inside of the worktree: its clone stays, and the user reads where."""
     script = f"{COMMIT}; git init -q inner; cd inner; echo x > only; git add only; git commit -qm only"
@@ -146,7 +143,6 @@ def test_a_machine_keeps_work_that_the_remote_lacks(fleet_run: FleetRun, hosts: 
 
 
 @needs(SSH_SERVER)
-@pytest.mark.slow
 def test_a_limit_on_the_cost_ends_the_sessions_of_machines(
     fleet_run: FleetRun, hosts: dict[str, str]
 ) -> None:
@@ -174,7 +170,6 @@ def test_a_limit_on_the_cost_ends_the_sessions_of_machines(
 
 
 @needs(SSH_SERVER)
-@pytest.mark.slow
 def test_a_remote_that_does_not_answer_is_no_success(fleet_run: FleetRun, hosts: dict[str, str]) -> None:
     """All workers have ended, and only the remote knows whether their indexes are done or stopped."""
     script = f"{COMMIT}; git -C {fleet_run.repo.path} remote remove origin"
@@ -185,7 +180,6 @@ def test_a_remote_that_does_not_answer_is_no_success(fleet_run: FleetRun, hosts:
 
 
 @needs(SSH_SERVER)
-@pytest.mark.slow
 def test_the_grace_of_a_machine_ends_a_worker_that_cannot_push(
     fleet_run: FleetRun, hosts: dict[str, str]
 ) -> None:

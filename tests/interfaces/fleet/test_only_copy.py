@@ -94,7 +94,6 @@ def test_a_signal_leaves_an_index_whose_branch_is_refused(fleet_run: FleetRun) -
     assert fleet_run.holds("made", "refs/ralph/rescue/")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "grace"), [(REFUSE, 9), (WAIT, 7)], ids=["the remote refuses", "no time is left"]
 )

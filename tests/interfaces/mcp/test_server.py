@@ -251,7 +251,6 @@ def _session(repo: Repo) -> str:
     return str(json.loads(mark.read_text())["session"])
 
 
-@pytest.mark.slow
 def test_two_servers_do_not_see_each_others_worktrees(repo: Repo) -> None:
     """Each is a session of its own, unless an argument names another session."""
     with serving(repo.path) as one, serving(repo.path) as other:

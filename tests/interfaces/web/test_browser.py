@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.interfaces.web.serving import serving, work_on
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    import pytest
     from playwright.sync_api import BrowserContext, Route
 
     from tests.support.repo import Repo
 
+pytestmark = pytest.mark.browser
 
 MINUS = "\N{MINUS SIGN}"
 

@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.interfaces.web.serving import serving
@@ -15,6 +16,8 @@ from tests.support.sessions import run
 
 if TYPE_CHECKING:
     from tests.support.repo import Repo
+
+pytestmark = pytest.mark.browser
 
 README_PICTURE = Path(__file__).parents[3] / "docs" / "assets" / "web.png"
 IS_KEPT = os.environ.get("PICTURE") == "1"

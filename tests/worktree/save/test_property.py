@@ -5,12 +5,11 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ralph_wrap.worktree.restore import restore
-from tests.support import sampling
+from tests.support.profiles import costly_examples
 from tests.support.repo import make_repo
 from tests.support.trees import ID, WIP, Listing, in_git, located, make_tree, on_disk, put
 
@@ -38,9 +37,8 @@ def _without_clashes(listing: Listing) -> Listing:
 _LISTINGS = st.dictionaries(_PATHS, st.one_of(_FILES, _FILES, _LINKS), max_size=8).map(_without_clashes)
 
 
-@pytest.mark.slow
 @settings(
-    max_examples=sampling.examples(25),
+    max_examples=costly_examples(),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

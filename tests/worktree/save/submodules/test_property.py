@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support import sampling
+from tests.support.profiles import costly_examples
 from tests.support.repo import Repo, make_repo
 from tests.support.submodules import NESTED, SUB, Project, inside, make_project
 from tests.support.trees import on_disk
@@ -75,9 +75,8 @@ def _blobs(sub: Repo) -> set[str]:
     return found | (blobs & {*listed.split()})
 
 
-@pytest.mark.slow
 @settings(
-    max_examples=sampling.examples(15),
+    max_examples=costly_examples(),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
