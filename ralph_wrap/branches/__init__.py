@@ -6,8 +6,9 @@ which branches exist. A record adds data, and it may name a branch. A name that 
 
 from __future__ import annotations
 
+from ralph_wrap import config
 from ralph_wrap.branches.sessions import known, recorded
-from ralph_wrap.errors import NotFoundError
+from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.git import list_refs, list_worktrees, symbolic_ref_target
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state.ids import agent_id_of, is_agent_id
@@ -248,6 +249,17 @@ def main_branch(project: Project, configured: str | None) -> MainBranch:
     )
 
 
+def tip_of_main(project: Project) -> str | None:
+    """Return the object id of the main branch's tip; ``None`` if there is none, or git cannot say."""
+    if project.repository is None:
+        return None
+    try:
+        configured = config.of_project(project.main, project.environ, "main").main
+        return main_branch(project, configured).tip
+    except RalphError:
+        return None
+
+
 def named(branches: Sequence[Branch], wanted: str) -> Branch:
     """Return the branch with a name.
 
@@ -294,4 +306,5 @@ __all__ = [
     "of_tips",
     "read",
     "recorded",
+    "tip_of_main",
 ]

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 PROMPT = Path("PROMPT.md")
 """The default prompt file, below the project root."""
 
+LEADS_TO = " (it leads to "
+"""What follows the path of a prompt file, and comes before what a symlink leads to."""
+
 APPROVALS = "trust"
 """The directory in which :mod:`ralph_wrap.config.trust` keeps what the user has approved."""
 
@@ -87,7 +90,7 @@ def _with_target(root: Path, path: Path) -> str:
     """
     plain = Path(os.path.realpath(root), path)
     target = os.path.realpath(plain)
-    return os.fspath(path) if target == os.fspath(plain) else f"{path} (it leads to {target})"
+    return os.fspath(path) if target == os.fspath(plain) else f"{path}{LEADS_TO}{target})"
 
 
 def in_force(settings: Settings) -> Callable[[str], bool]:

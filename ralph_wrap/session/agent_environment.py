@@ -20,8 +20,13 @@ _HOOKS_OFF = ("core.hooksPath", "/dev/null")
 _HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT: configuration for one process tree, without writing a file
 
 
-def agent_environment(context: SessionContext, workspace: Workspace) -> dict[str, str]:
-    """Return the environment of the agent, and warn if its hooks cannot be switched off."""
+def agent_environment(context: SessionContext, workspace: Workspace, port: int) -> dict[str, str]:
+    """Return the environment of the agent, and warn if its hooks cannot be switched off.
+
+    Arguments:
+        port: the first of its ports.
+
+    """
     repository = context.project.repository
     environ = environment_without_repository(context.project.environ) | {
         "RALPH_AGENT_ID": context.record.id,
@@ -29,7 +34,7 @@ def agent_environment(context: SessionContext, workspace: Workspace) -> dict[str
         "RALPH_BRANCH": workspace.branch or "",
         "RALPH_WORKSPACE": os.fspath(workspace.path),
         "RALPH_PROJECT": os.fspath(context.project.main),
-        "RALPH_PORT": str(port_for(context.record.id, _live_ids(context))),
+        "RALPH_PORT": str(port),
     }
     if workspace.tree is not None:
         above = [os.fspath(workspace.path.parent), *filter(None, [environ.get(_CEILING)])]
@@ -47,6 +52,11 @@ def agent_environment(context: SessionContext, workspace: Workspace) -> dict[str
         )
         return environ
     return environment_with_config(environ, *_HOOKS_OFF)
+
+
+def port_of(context: SessionContext) -> int:
+    """Return the first of the ports for servers of the agent; none of another session now."""
+    return port_for(context.record.id, _live_ids(context))
 
 
 def _live_ids(context: SessionContext) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.loop import Driver, IterationContext, OutputListener
-from ralph_wrap.session.agent_environment import agent_environment
+from ralph_wrap.session.agent_environment import agent_environment, port_of
 from ralph_wrap.session.ending import run_step, try_update
 from ralph_wrap.state.stop_request import SessionHurry, StopRequests
 from ralph_wrap.system import deferred
@@ -131,7 +131,9 @@ class AgentLoop:
             cwd=workspace.directory(project.prefix),
             wanted=workspace.path / project.prefix,
             isolated=workspace.tree is not None,
-            environ=agent_environment(self._context, workspace),
+            environ=agent_environment(
+                self._context, workspace, self._claim.record.port or port_of(self._context)
+            ),
             requests=requests,
             fingerprint=lambda: self._fingerprint(git),
             pristine=_pristine(workspace),

@@ -166,7 +166,10 @@ class SessionEnd:
             self._log.event("session.failed", traceback=traceback_of(failure))
         report = self._make_report(context)
         if context is not None:
-            report = report.proven(context.record.task, self._claim.directory, context.project)
+            ahead = deferred.exit_report.commits_ahead(context.project, self._settings.main, report)
+            report = report._replace(ahead=ahead).proven(
+                context.record.task, self._claim.directory, context.project
+            )
         self._state.report = report
         if self._claim.directory.is_symlink():
             raise OSError(errno.ELOOP, "it was replaced by a symlink", str(self._claim.directory))

@@ -4,13 +4,42 @@ from __future__ import annotations
 
 import os
 
+from ralph_wrap import branches
+from ralph_wrap.errors import RalphError
+from ralph_wrap.git import count_commits, pointer
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ralph_wrap.state.project import Project
     from ralph_wrap.state.report import SessionReport
     from ralph_wrap.worktree.remove import WorktreeOutcome
 
 _NAMED = 10  # maximum number of ignored files to name; the others are counted
 _OF_OUTCOME = {"saved_paths", "snapshots", "submodules"}  # lists that the outcome replaces
+
+
+def commits_ahead(project: Project, configured: str, report: SessionReport) -> int | None:
+    """Return the number of commits of the session's branch that the main branch lacks.
+
+    Arguments:
+        configured: ``main`` in the configuration.
+        report: of the session.
+
+    Returns:
+        The number; ``None`` without a branch or a main branch, or if git cannot say.
+
+    """
+    if report.branch is None or project.repository is None:
+        return None
+    common_dir = project.repository.common_dir
+    at_head = None if configured else pointer.branch_at_head(common_dir, common_dir)
+    if at_head and not at_head[0].startswith(branches.OURS) and at_head[1] == report.base:
+        return report.commits  # the main checkout has the main branch, which is where the session began
+    try:
+        main = branches.main_branch(project, configured).tip
+        return count_commits(project.git, main, f"{branches.HEADS}{report.branch}")
+    except (RalphError, OSError):
+        return None
 
 
 def with_outcome(report: SessionReport, outcome: WorktreeOutcome) -> SessionReport:

@@ -28,6 +28,7 @@ import time
 
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import RalphError
+from ralph_wrap.session.agent_environment import port_of
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.ending import SessionEnd, SessionState, has_left_worktree, run_step, try_update
 from ralph_wrap.session.open_workspace import add_ignore_rule, open_workspace
@@ -346,10 +347,10 @@ def _hand_over(context: SessionContext, claim: SessionClaim, workspace: Workspac
         RalphError: the record cannot be written.
 
     """
-    now = recorded(claim.record, workspace)
+    now, port = recorded(claim.record, workspace), port_of(context)
     if workspace.tree is None:
         names = {} if has_left_worktree(context) else {"branch": None, "base": None, "branch_created": False}
-        try_update(claim, context.log, state="running", workspace=now.workspace, **names)
+        try_update(claim, context.log, state="running", workspace=now.workspace, port=port, **names)
         return
     try:
         claim.update(
@@ -361,6 +362,7 @@ def _hand_over(context: SessionContext, claim: SessionClaim, workspace: Workspac
             worktree_inode=now.worktree_inode,
             worktree_born=now.worktree_born,
             restored=workspace.restored,
+            port=port,
         )
         write_anchor(workspace.tree.registration, workspace.tree.path)
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from enum import Enum
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from ralph_wrap.git import list_refs
 from ralph_wrap.git.compare import CommitCounts
 from ralph_wrap.state import ids, report, selector
 from ralph_wrap.state.project import CLONES, WORKTREES, registries
-from ralph_wrap.state.record import SessionRecord, UnreadableRecord, read_record
+from ralph_wrap.state.record import FETCHED_FROM, SessionRecord, UnreadableRecord, read_record
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.state.selector import Candidate
 from ralph_wrap.state.session_files import waits_until
@@ -49,8 +50,9 @@ class SessionEntry(NamedTuple):
         iteration: the number of the latest iteration.
         age: seconds since it began.
         branch: what it works on, or has worked on.
-        ahead: commits on *branch* since the session began; of a finished one, until its end.
-        workspace: the directory where its agent works.
+        ahead: commits of *branch* that the main branch lacks.
+        workspace: the directory where its agent works, or what is left of it, as it is called here; ``None``
+            if there is none here.
         note: the reason why the record, or the report of a finished session, cannot be read.
         ended_by: from the report of a finished session, like the next three; ``None`` if it cannot be read.
         exit_status: of ``ralph-wrap run``.
@@ -64,6 +66,8 @@ class SessionEntry(NamedTuple):
         title: what people call the session; empty if that is not known.
         state: the state in its record: starting, running, ending or finished.
         waits_until: the end of the usage limit for which it waits: UTC, ISO 8601; ``None`` if it does not.
+        commits: commits on *branch* since the session began; of a finished one, until its end.
+        port: the first of the ports for its servers (``RALPH_PORT``); ``None`` unless the session is live.
 
     """
 
@@ -88,6 +92,8 @@ class SessionEntry(NamedTuple):
     title: str = ""
     state: str | None = None
     waits_until: str | None = None
+    commits: int | None = None
+    port: int | None = None
 
 
 class FoundSession(NamedTuple):
@@ -260,7 +266,12 @@ def classify(
 
 
 def sessions(
-    project: Project, now: datetime, *, finished: bool, elsewhere: Collection[str] = ()
+    project: Project,
+    now: datetime,
+    *,
+    finished: bool,
+    elsewhere: Collection[str] = (),
+    main: str | None = None,
 ) -> list[SessionEntry]:
     """Return every session of a project that is not finished, or has kept its worktree, oldest first.
 
@@ -268,6 +279,7 @@ def sessions(
         now: for the ages.
         finished: all finished ones, too.
         elsewhere: ids of sessions that run on other machines; their records here look finished.
+        main: object id of the main branch's tip; ``None`` if there is none.
 
     """
     entries = []
@@ -280,7 +292,7 @@ def sessions(
             if isinstance(found, SessionRecord):
                 taken.add(found.worktree_name)
                 bases[found.id, found.session] = found.base
-            entry = _entry(found, (home, named), now)
+            entry = _entry(found, (home, named), now, project)
             # If the record is gone, its session has ended since we read it: it is among the finished ones.
             if home.has(found.id) and (finished or entry.verdict != Verdict.FINISHED.value):
                 entries.append(_with_end(entry, home))
@@ -291,26 +303,35 @@ def sessions(
         ended = (
             home.finished() if finished else [record for records in (*kept, running) for record in records]
         )
-        entries += [_with_end(_entry(found, None, now), home) for found in ended]
-    entries = _with_commits(_with_usage(entries, owners), bases, project)
+        entries += [_with_end(_entry(found, None, now, project, taken), home) for found in ended]
+    entries = _with_commits(_with_usage(entries, owners), bases, main, project)
     return sorted(entries, key=lambda entry: (entry.session or "", entry.id))
 
 
 def _with_commits(
-    entries: list[SessionEntry], bases: Mapping[tuple[str, str | None], str | None], project: Project
+    entries: list[SessionEntry],
+    bases: Mapping[tuple[str, str | None], str | None],
+    main: str | None,
+    project: Project,
 ) -> list[SessionEntry]:
-    """Add the numbers of commits of sessions that are not finished, of the live ones first."""
-    spans = {
-        number: (base, f"refs/heads/{entry.branch}")
-        for number, entry in enumerate(entries)
-        if entry.verdict != Verdict.FINISHED.value and entry.branch
-        if (base := bases.get((entry.id, entry.session)))
-    }
-    if spans and project.repository is not None:
-        counts = CommitCounts(project.git, list_refs(project.git, "refs/heads/"))
-        for number in sorted(spans, key=lambda number: entries[number].verdict != Verdict.LIVE.value):
-            entries[number] = entries[number]._replace(ahead=counts.since(*spans[number]))
+    """Add the numbers of commits, of live sessions first. The report of a finished one has its own number."""
+    on_branches = [number for number, entry in enumerate(entries) if entry.branch]
+    if not on_branches or project.repository is None:
+        return entries
+    counts = CommitCounts(project.git, list_refs(project.git, "refs/heads/"))
+    for number in sorted(on_branches, key=lambda number: _ORDER.index(entries[number].verdict)):
+        entry = entries[number]
+        ref, commits = f"refs/heads/{entry.branch}", entry.commits
+        if entry.verdict != Verdict.FINISHED.value and (base := bases.get((entry.id, entry.session))):
+            commits = counts.since(base, ref)
+        entries[number] = entry._replace(commits=commits, ahead=counts.since(main, ref) if main else None)
     return entries
+
+
+_ORDER = [
+    verdict.value
+    for verdict in (Verdict.LIVE, Verdict.ORPHAN, Verdict.FOREIGN, Verdict.UNKNOWN, Verdict.FINISHED)
+]
 
 
 def _with_usage(entries: list[SessionEntry], owners: Mapping[str, ProcessIdentity]) -> list[SessionEntry]:
@@ -351,8 +372,18 @@ def _entry(
     found: SessionRecord | UnreadableRecord,
     registered: tuple[Registry, SessionNames] | None,
     now: datetime,
+    project: Project,
+    taken: Collection[str] = (),
 ) -> SessionEntry:
-    """Return the entry of a record; *registered* has its registry. It is ``None`` if it is finished."""
+    """Return the entry of a record.
+
+    Arguments:
+        registered: its registry; ``None`` if it is finished.
+        now: for its age.
+        project: its project, as it is called here.
+        taken: the names of worktrees in which other sessions work now.
+
+    """
     if isinstance(found, UnreadableRecord):
         return _unknown(found.id, found.reason)
     verdict = Verdict.FINISHED
@@ -369,13 +400,25 @@ def _entry(
         iteration=found.iteration,
         age=max(0, int((now - ids.started(found.session)).total_seconds())),
         branch=found.branch,
-        workspace=found.workspace,
+        workspace=None if found.worktree_name in taken else _workspace(found, project),
         title=found.title,
         state=found.state,
         waits_until=waits_until(registered[0].sessions / found.session, now)
         if verdict is Verdict.LIVE and registered
         else None,
+        port=found.port or None if verdict is Verdict.LIVE else None,
     )
+
+
+def _workspace(record: SessionRecord, project: Project) -> str | None:
+    """Return the directory of a session as it is called here: a container has other names for it."""
+    if record.workspace is None or FETCHED_FROM in record.extra:
+        return None
+    recorded = Path(record.workspace)
+    if record.branch is None:  # it works in the plain project root
+        return os.fspath(recorded if recorded.is_dir() else project.main)
+    places = [project.root / parent / record.worktree_name for parent in (WORKTREES, CLONES)]
+    return next((os.fspath(place) for place in places if place.is_dir()), None)
 
 
 def _with_end(entry: SessionEntry, home: Registry) -> SessionEntry:
@@ -389,7 +432,7 @@ def _with_end(entry: SessionEntry, home: Registry) -> SessionEntry:
     kinds = {"ended_by": str, "exit_status": int, "saved": str, "kept": str}
     fitting = {name: known[name] for name, kind in kinds.items() if isinstance(known.get(name), kind)}
     commits = known.get("commits")  # not from git: a project may have 20,000 sessions that have ended
-    return entry._replace(**fitting, ahead=commits if isinstance(commits, int) else None)
+    return entry._replace(**fitting, commits=commits if isinstance(commits, int) else None)
 
 
 def _unknown(agent_id: str, reason: str) -> SessionEntry:

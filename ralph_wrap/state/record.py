@@ -54,6 +54,7 @@ class SessionRecord(NamedTuple):
         task: token of the task that it does in a batch; empty if there is none.
         agents_unseen: the files of the session were deleted while its agent ran, and the agent holds the lock
             of a deleted file. So a free lock does not prove that the agent has ended.
+        port: the first of the ports for servers of its agent, ``RALPH_PORT``; 0 before the agent has started.
         extra: keys that this version does not know; they are kept unchanged.
 
     """
@@ -88,6 +89,7 @@ class SessionRecord(NamedTuple):
     title: str = ""
     task: str = ""
     agents_unseen: bool = False
+    port: int = 0
     extra: Mapping[str, Any] = MappingProxyType({})
 
     @property
@@ -204,5 +206,6 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {  # in the order of the fields
     "worktree_born": int,
     **dict.fromkeys(("title", "task"), str),
     "agents_unseen": bool,
+    "port": int,
 }
 _REQUIRED = {*_KINDS} - {*SessionRecord._field_defaults}

@@ -65,7 +65,8 @@ class SessionReport(NamedTuple):
         exit_status: of ``ralph-wrap run``.
         error: the message, if an error ended the session.
         iterations: number of iterations that were started.
-        commits: number of commits on *branch* since *base*.
+        commits: number of commits on *branch* since *base*, which the session has made.
+        ahead: number of commits of *branch* that the main branch lacks, those of earlier sessions too.
         cost_usd: the cost that the agent reported, in US dollars.
         tokens: the tokens that the agent reported: input, output and cached ones.
         branch: the session's branch; ``None`` in the plain project root, or if the branch was deleted.
@@ -103,6 +104,7 @@ class SessionReport(NamedTuple):
     iterations: int
     error: str | None = None
     commits: int | None = None
+    ahead: int | None = None
     cost_usd: float | None = None
     tokens: int | None = None
     branch: str | None = None
@@ -317,7 +319,7 @@ def summary(report: SessionReport, log: Path, location: str = "") -> str:
         rows.append(("limit", _LIMITS[report.ended_by]))
     rows += _taken_up(report)
     if report.branch:
-        rows.append(("branch", f"{report.branch}, {_counted(report.commits or 0, 'commit')}"))
+        rows.append(("branch", f"{report.branch}, {_commits(report)}"))
     if report.saved:
         rows.append(("saved", ", ".join([report.saved, *_saved_parts(report)])))
     rows += [("saved", ref) for ref in report.snapshots]
@@ -384,6 +386,14 @@ def how_it_ended(
     return "not-started", 0
 
 
+def _commits(report: SessionReport) -> str:
+    """Return what ``ps`` and ``review`` count, and the commits of this session if that is another number."""
+    commits = report.commits or 0
+    if report.ahead is None or report.ahead == commits:
+        return _counted(commits, "commit")
+    return f"{_counted(report.ahead, 'commit')} ahead, {commits} of this session"
+
+
 def _saved_parts(report: SessionReport) -> Iterator[str]:
     """Yield what is on the branch of the saved work, in words."""
     if report.saved_commits:
@@ -424,6 +434,8 @@ def _worktree(report: SessionReport) -> str:
 
 def _has_commits(report: SessionReport) -> bool:
     """Return whether the branch may have commits of its own; those of earlier sessions are not counted."""
+    if report.ahead is not None:
+        return report.ahead > 0
     return bool(report.commits or (report.branch and report.resumes))
 
 

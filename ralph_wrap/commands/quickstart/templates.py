@@ -17,10 +17,6 @@ PROMPT = f"""\
 Take the first open item of TODO.md, finish it, and tick it off.
 If there is no TODO.md, run the tests and repair the next one that fails.
 
-<!-- Replace the lines above by your task. The first line becomes the title of the session.
-     Say how the agent can see that the task is done.
-     ralph-wrap reads this file again before each iteration, so you can change it while the loop runs. -->
-
 # Rules
 
 - You get this same text in each iteration. Look at `git log` first: your earlier commits are there.
@@ -37,7 +33,17 @@ When the whole task is done and the tests pass, end your answer with this line:
 
 As long as anything is left to do, leave that line out.
 """
-"""The prompt; the default task is useful in many projects, and shows the form of a task."""
+"""The prompt; the default task is useful in many projects, and shows the form of a task.
+
+It is all for the agent: what the user has to know stands in :data:`ABOUT_THE_PROMPT`.
+"""
+
+ABOUT_THE_PROMPT = (
+    "Replace its first lines by your task. The first of them becomes the title of the session.",
+    "Say how the agent can see that the task is done.",
+    "The session reads it again before each iteration, so you can change it while the loop runs.",
+)
+"""What the user has to know about this file."""
 
 EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "Limits": {

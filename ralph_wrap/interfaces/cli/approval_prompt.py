@@ -8,7 +8,8 @@ import select
 import shlex
 import termios
 
-from ralph_wrap.config import trust
+from ralph_wrap.config import prompt_file, trust
+from ralph_wrap.config.authority import LEADS_TO, PROMPT
 from ralph_wrap.config.repository_trust import consequences, entries_to_approve, lines_of, trust_root
 from ralph_wrap.errors import UntrustedError
 from ralph_wrap.state.project import repository_of
@@ -16,6 +17,7 @@ from ralph_wrap.system import privileges
 from ralph_wrap.system.log import Commands, one_line
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.signals import suspend
+from ralph_wrap.system.text import some
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.signals import SignalHandlers
 
+_LINES = 60  # of a prompt file; a terminal scrolls the first ones away
 _ANSWER = 1024  # bytes; a terminal returns one line per read
 
 
@@ -180,11 +183,28 @@ def ask(project: Project, wanted: Approvable, signals: SignalHandlers | None) ->
     rows = [
         f"ralph-wrap: settings of {one_line(os.fspath(wanted.source))}",
         *shown(wanted.commands),
+        *_prompt(wanted),
         *removed(trust.unapproved(wanted.root, wanted.commands, project.environ, wanted.purpose)),
     ]
     if not confirm(rows, "approve these settings for all sessions of this project?", signals):
         raise UntrustedError("the settings were not approved", "nothing was run; ralph-wrap trust asks again")
     _approve(project, wanted)
+
+
+def _prompt(wanted: Approvable) -> Iterator[str]:
+    """Yield the text of the prompt file that the user approves: an agent will do what it says."""
+    for key in ("prompt_file", os.fspath(PROMPT)):
+        value = wanted.commands.get(key) if wanted.purpose == trust.COMMANDS else None
+        if not isinstance(value, str):
+            continue
+        path = wanted.root / value.partition(LEADS_TO)[0]
+        try:
+            text = prompt_file.read(path).decode("utf-8", "replace").rstrip("\n")
+        except OSError as error:
+            yield f"  {one_line(os.fspath(path))} cannot be read: {error.strerror}"
+            continue
+        yield f"  {one_line(os.fspath(path))} has this text:"
+        yield from (f"    | {line}" for line in some(list(map(one_line, text.split("\n"))), _LINES, " lines"))
 
 
 def confirm(rows: Sequence[str], question: str, signals: SignalHandlers | None) -> bool:

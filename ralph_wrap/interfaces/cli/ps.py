@@ -43,13 +43,16 @@ def ps(
 
     With --remote, it also lists those that run on other machines.
 
-    AHEAD counts the commits on the branch since the session began, up to the end of a finished session.
+    AHEAD counts the commits of the branch that the main branch lacks, as in the list of review.
+
+    PORT is the first of ten ports for the servers that the agent starts: RALPH_PORT in its environment.
 
     CPU and MEM are the use of all processes of a live session together. CPU is the average since the session
     began, or with --watch the use since the last update; 100% is one processor. On Linux, MEM counts memory
     that processes share once. Both are unknown for a session of another container or user.
     """
-    from ralph_wrap.state import inventory  # noqa: PLC0415 -- not for --help
+    from ralph_wrap import branches  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.state import inventory  # noqa: PLC0415
     from ralph_wrap.state.remote_claim import RUNNING  # noqa: PLC0415
 
     with boundary("ps", json=json, project=project) as log:
@@ -59,8 +62,9 @@ def ps(
 
         def read() -> list[SessionEntry]:
             now = datetime.now(UTC)
+            found = open_project(project, environ, log)
             return inventory.sessions(
-                open_project(project, environ, log), now, finished=every, elsewhere=elsewhere
+                found, now, finished=every, elsewhere=elsewhere, main=branches.tip_of_main(found)
             )
 
         if watch:
@@ -152,12 +156,24 @@ _CELLS: dict[str, Callable[[SessionEntry], object]] = {
     "MEM": lambda entry: None if entry.memory_bytes is None else _size(entry.memory_bytes),
     "BRANCH": lambda entry: entry.branch,
     "AHEAD": lambda entry: entry.ahead,
+    "PORT": lambda entry: entry.port,
     "STATUS": lambda entry: None if entry.exit_status is None else str(entry.exit_status),
     "SAVED": lambda entry: entry.saved,
     "WORKSPACE": lambda entry: entry.workspace,
     "KEPT": lambda entry: entry.kept,
     "NOTE": lambda entry: entry.note if entry.title else None,  # without a title, it stands in its place
 }
-_SELDOM = ("CPU", "MEM", "STATUS", "SAVED", "KEPT", "NOTE")
+_SELDOM = ("CPU", "MEM", "PORT", "STATUS", "SAVED", "KEPT", "NOTE")
 _GIVING_WAY = (("AGENT", 8), ("TITLE", 16), ("KEPT", 16), ("NOTE", 24), ("STATE", 39))
-_HIDDEN_FIRST = ("WORKSPACE", "STATUS", "AHEAD", "AGENT", "BRANCH", "KEPT", "SAVED", "AGE", "ITERATION")
+_HIDDEN_FIRST = (
+    "WORKSPACE",
+    "STATUS",
+    "PORT",
+    "AHEAD",
+    "AGENT",
+    "BRANCH",
+    "KEPT",
+    "SAVED",
+    "AGE",
+    "ITERATION",
+)

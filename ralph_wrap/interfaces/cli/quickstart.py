@@ -126,10 +126,18 @@ def _listed(first: FirstFiles) -> Iterator[str]:
 
 def _next(first: FirstFiles, agent: str, project: Project, *, located_at: str) -> Iterator[str]:
     from ralph_wrap import agents  # noqa: PLC0415 -- not for --help
+    from ralph_wrap.commands.quickstart.templates import ABOUT_THE_PROMPT  # noqa: PLC0415
     from ralph_wrap.config import PROMPT  # noqa: PLC0415
 
     command = located(shlex.join(["ralph-wrap", "run", *first.options]), located_at)
     if agent in agents.NAMES and agent not in agents.installed(project.environ):
         command = f"{agents.known(agent).install} && {command}"
-    task = f"Write your task into {PROMPT}. Then type:" if PROMPT in first.written else "Type next:"
-    yield from (task, "", f"  {command}")
+    if PROMPT in first.written:
+        yield from (
+            f"Write your task into {PROMPT}:",
+            *(f"  {line}" for line in ABOUT_THE_PROMPT),
+            "Then type:",
+        )
+    else:
+        yield "Type next:"
+    yield from ("", f"  {command}")

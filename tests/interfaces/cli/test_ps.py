@@ -41,8 +41,8 @@ OTHER_CONTAINER = {"pid_namespace": "pid:[1]", "host": "0f1e2d3c4b5a"}
 SHOWN = f"""\
 {"TITLE":{len(NOT_JSON)}}  ID    STATE       AGENT           ITERATION  AGE  BRANCH      AHEAD  WORKSPACE
 {NOT_JSON}  dead  unreadable  -               -          -    -           -      -
--{" " * (len(NOT_JSON) - 1)}  0b0b  crashed     claude          1          2d   ralph/0b0b  -      /w/0b0b
-{"Login?page":{len(NOT_JSON)}}  a3f2  running     claude          12         3h   ralph/a3f2  2      /w/a3f2
+-{" " * (len(NOT_JSON) - 1)}  0b0b  crashed     claude          1          2d   ralph/0b0b  -      -
+{"Login?page":{len(NOT_JSON)}}  a3f2  running     claude          12         3h   ralph/a3f2  2      -
 -{" " * (len(NOT_JSON) - 1)}  f0f0  elsewhere   sh -c 'a??[2J'  0          5m   -           -      -
 """
 
@@ -71,7 +71,7 @@ def test_ps_all_shows_finished_sessions_too(full: Repo) -> None:
     assert lines[0].split("  ")[-1] == "KEPT"
     [ended] = [line for line in lines if "e0e0" in line]
     assert re.split(" {2,}", ended) == [
-        *("-", "e0e0", "stopped", "claude", "3", "2d", "main", "0", "143", "ralph/e0e0-wip", "/w/e0e0"),
+        *("-", "e0e0", "stopped", "claude", "3", "2d", "main", "0", "143", "ralph/e0e0-wip", "-"),
         "a file cannot?be read",
     ]
 
@@ -154,11 +154,11 @@ def test_ps_outside_of_a_repository(tmp_path: Path, yard: Callable[[Path], Yard]
     plain, empty = tmp_path / "plain", tmp_path / "empty"
     plain.mkdir()
     empty.mkdir()
-    yard(plain).live("a3f2", "2d", workspace="/w")
+    yard(plain).live("a3f2", "2d", workspace=str(plain))
     result = command("ps", cwd=plain)
     table = (
         "TITLE  ID    STATE     AGENT   ITERATION  AGE  BRANCH  AHEAD  WORKSPACE\n"
-        "-      a3f2  starting  claude  0          2d   -       -      /w\n"
+        f"-      a3f2  starting  claude  0          2d   -       -      {plain}\n"
     )
     assert (result.status, _without_usage(result.stdout), result.stderr) == (0, table, "")
     result = command("ps", "--all", cwd=empty)
@@ -331,7 +331,72 @@ def test_a_session_is_live_until_it_is_killed(
     finally:
         end_all(tmp_path / "home")
     assert live[7].endswith("M")
-    assert [*live[:3], live[4], *live[8:]] == [
+    assert [*live[:3], live[4], *live[8:10], live[11]] == [
         *["-", agent_id, "running", "1", f"ralph/{agent_id}", "0", workspace]
     ]
     assert [*orphan[:3], *orphan[6:]] == ["-", agent_id, "crashed", f"ralph/{agent_id}", "0", workspace]
+
+
+# What a container and its host call by other names, and count alike
+
+
+def _rows(repo: Repo, *arguments: str) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = json.loads(command("ps", "--json", *arguments, cwd=repo.path).stdout)[
+        "data"
+    ]
+    return rows
+
+
+def test_the_workspace_of_a_container_has_its_name_here(repo: Repo, yard: Callable[[Path], Yard]) -> None:
+    """The record has the path in the container, which leads nowhere on the host."""
+    sessions = yard(repo.path)
+    sessions.live("a3f2", "5m", branch="ralph/a3f2", base=repo.head)
+    (claim,) = sessions.claims
+    name = claim.record.session
+    claim.update(workspace=f"/workspace/project/.ralph/worktrees/{name}")
+    assert [row["workspace"] for row in _rows(repo)] == [None]
+    here = repo.path / ".ralph" / "worktrees" / name
+    here.mkdir(parents=True)
+    assert [row["workspace"] for row in _rows(repo)] == [str(here)]
+
+
+def test_a_container_without_isolation_works_in_the_project(repo: Repo, yard: Callable[[Path], Yard]) -> None:
+    """The plain project root has another name here, too."""
+    yard(repo.path).live("a3f2", "5m", workspace="/workspace/project")
+    assert [row["workspace"] for row in _rows(repo)] == [str(repo.path)]
+
+
+def test_a_removed_worktree_is_no_workspace(repo: Repo) -> None:
+    """There is nothing to look at."""
+    run(repo.path, "-n", "1", "--", "true")
+    assert [row["workspace"] for row in _rows(repo, "--all")] == [None]
+
+
+def test_ps_shows_the_port_of_a_live_session(repo: Repo) -> None:
+    """It is the RALPH_PORT that the agent has."""
+    with Session(repo.path, "-n", "1", "--", "sh", "-c", "echo $RALPH_PORT > port; sleep 600") as session:
+        session.wait_for("agent.started")
+        (row,) = _rows(repo)
+        path = Path(str(row["workspace"])) / "port"
+        port = eventually(lambda: path.exists() and path.read_text().strip(), "the port")
+        assert str(row["port"]) == port
+        assert re.search(rf" {port} ", command("ps", cwd=repo.path).stdout.decode())
+        session.send(signal.SIGTERM)
+        session.finish()
+    assert [row["port"] for row in _rows(repo, "--all")] == [None]
+
+
+def test_ps_review_and_report_count_alike_after_a_resume(repo: Repo) -> None:
+    """Ahead is what the main branch lacks, whichever session has made it."""
+    first = run(repo.path, "-n", "1", "--", "sh", "-c", "echo 1 > new; git add new; git commit -qm one")
+    name = first.report["id"]
+    assert (first.report["commits"], first.report["ahead"]) == (1, 1)
+    command("resume", name, "-n", "1", cwd=repo.path)
+    found = [json.loads(path.read_bytes()) for path in repo.path.glob(".ralph/run/sessions/*/report.json")]
+    (report,) = (report for report in found if report["resumes"] == first.report["session"])
+    assert (report["commits"], report["ahead"]) == (0, 1)
+    reviewed = json.loads(command("review", "--json", cwd=repo.path).stdout)["data"]
+    assert [row["ahead"] for row in reviewed] == [1]
+    assert {(row["ahead"], row["commits"]) for row in _rows(repo, "--all")} == {(1, 1), (1, 0)}
+    command("merge", name, cwd=repo.path)
+    assert [row["ahead"] for row in _rows(repo, "--all")] == [0, 0]
