@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+from datetime import UTC, datetime
 
 from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
 from ralph_wrap.state import inventory
 from ralph_wrap.state.advice import advice_for
-from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.inventory import SessionEntry, Verdict
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.liveness import SessionNames
 from ralph_wrap.system.log import Commands, lines_of
@@ -41,6 +42,31 @@ class RemovedSession(NamedTuple):
     removed: bool
     saved: str | None
     title: str = ""
+
+
+class RemovableSessions(NamedTuple):
+    """What ``rm --all`` removes, and what it leaves; each with its state for people."""
+
+    wanted: list[SessionEntry]
+    others: list[SessionEntry]
+
+
+def removable(project: Project) -> RemovableSessions:
+    """Return the sessions with a worktree to remove, and those that must be ended or adopted first.
+
+    A session that runs in the background is among the first ones: ``rm`` ends it. One that runs in a terminal
+    is not, nor one that may live on another machine or whose record cannot be read.
+    """
+    entries = inventory.sessions(project, datetime.now(UTC), finished=False)
+    wanted, others = list[SessionEntry](), list[SessionEntry]()
+    for entry in entries:
+        goes = entry.verdict in {Verdict.FINISHED.value, Verdict.ORPHAN.value}
+        if entry.verdict == Verdict.LIVE.value:
+            with contextlib.suppress(RalphError):  # it has ended meanwhile
+                found = inventory.find(project, entry.session or entry.id)
+                goes = bool(found.record and found.record.background)
+        (wanted if goes else others).append(entry)
+    return RemovableSessions(wanted, others)
 
 
 def remove_all(

@@ -7,14 +7,30 @@ from typing import Annotated
 
 import typer
 
+from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli import completion
-from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, open_project
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, open_project, remark
 from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
+from ralph_wrap.state.wording import state_of
+from ralph_wrap.system.text import near
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ralph_wrap.state.inventory import SessionEntry
+    from ralph_wrap.state.project import Project
+    from ralph_wrap.system.log import Log
 
 
 def rm(
-    ids: Annotated[list[str], typer.Argument(metavar="ID…", help=IDS, autocompletion=completion.sessions)],
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]…", help=IDS, autocompletion=completion.sessions)
+    ] = None,
     directory: Directory = Path(),
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="Every session in the background, and every kept worktree; asks first."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask no question.")] = False,
     json: Json = False,
 ) -> None:
     """End background sessions, save their work and remove their worktrees. Branches stay."""
@@ -24,9 +40,12 @@ def rm(
     from ralph_wrap.state.stop_request import StopMode  # noqa: PLC0415
 
     with boundary("rm", json=json, project=directory) as log:
+        if bool(ids) == every:
+            raise UsageError("either ids or --all must be given", "to list them: ralph-wrap ps")
         environ = become_owner(directory, log)
         project = open_project(directory, environ, log)
-        reachable, foreign = use_case.without_foreign(project, ids)
+        names = ids or _all(project, log, yes=yes)
+        reachable, foreign = use_case.without_foreign(project, names)
         stopped, problem = stop(project, reachable, StopMode.SOON, log)
         orphans = any(ended.outcome == "orphan" for ended in stopped)
         unfinished = sweeping.kept(sweeping.sweep(project, log=log)) if orphans else None
@@ -43,3 +62,34 @@ def rm(
                     )
                 )
         conclude("rm", data, unfinished or failure or problem or foreign, json=json)
+
+
+def _all(project: Project, log: Log, *, yes: bool) -> list[str]:
+    """Return the sessions that ``--all`` stands for, after the user has seen them and said yes."""
+    from ralph_wrap.commands import rm as use_case  # noqa: PLC0415 -- as above
+    from ralph_wrap.interfaces.cli.consent import require_consent  # noqa: PLC0415
+    from ralph_wrap.state.advice import advice_for  # noqa: PLC0415
+    from ralph_wrap.state.inventory import Verdict  # noqa: PLC0415
+
+    found = use_case.removable(project)
+    for entry in found.others:
+        stays = f"session {entry.session or entry.id} is {_state(entry)}, and stays"
+        log.event("session.left", stays, hint=advice_for(Verdict(entry.verdict), entry.id))
+    if not found.wanted:
+        remark("no session has a worktree to remove")
+        return []
+    require_consent(
+        "the worktrees of these sessions go. What is not committed is saved first, and the branches stay:",
+        [
+            "  ".join(filter(None, (entry.id, _state(entry), near(entry.workspace or ""), entry.title)))
+            for entry in found.wanted
+        ],
+        f"remove {len(found.wanted)}?",
+        "ralph-wrap rm --all --yes",
+        yes=yes,
+    )
+    return [entry.session or entry.id for entry in found.wanted]
+
+
+def _state(entry: SessionEntry) -> str:
+    return state_of(entry.verdict, entry.ended_by, entry.state) or entry.verdict

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.git_shim import shim_git
 from tests.support.processes import left
-from tests.support.sessions import PROGRAM, Result, command
+from tests.support.sessions import PROGRAM, Result, Session, command
 from tests.support.terminal import Terminal
 from tests.support.wait import eventually
 
@@ -144,6 +144,51 @@ def test_what_cannot_be_saved_is_refused(repo: Repo, script: Callable[[str], str
     assert "nested repository nested cannot be saved" in result.stderr
     assert (_worktree(repo, nested) / "nested" / "file").exists()
     assert not _worktree(repo, plain).exists()
+
+
+def test_rm_all_names_what_goes_and_asks(repo: Repo, script: Callable[[str], str]) -> None:
+    """Only a yes on the terminal removes it; without a terminal it says which command asks nothing."""
+    agent_id = _spawn(repo, "-n", "1", "--name", "Login", "--", script("echo x > new"))
+    _report(repo, agent_id)
+    for answer in (None, "n", "y"):
+        assert _worktree(repo, agent_id).exists()
+        if answer is None:
+            refused = _rm(repo, "--all")
+            assert (refused.status, refused.stdout) == (2, b"")
+            shown = refused.stderr
+            assert "ralph-wrap rm --all --yes" in shown
+        else:
+            with Terminal(PROGRAM, "rm", "--all", cwd=repo.path) as terminal:
+                terminal.wait_for("remove 1? [y/N]")
+                terminal.type(answer.encode() + b"\n")
+                assert terminal.finish() == (0 if answer == "y" else 5)
+                shown = terminal.words
+        assert f"{agent_id}  limit reached  .ralph/worktrees/{_worktree(repo, agent_id).name}  Login" in shown
+    assert not _worktree(repo, agent_id).exists()
+    assert repo.show(f"ralph/{agent_id}-wip:new") == b"x\n"
+
+
+def test_rm_all_ends_what_runs_in_the_background(repo: Repo, script: Callable[[str], str]) -> None:
+    """Its work is saved; a session that runs in a terminal stays, and the message names it."""
+    ended = _spawn(repo, "-n", "1", "--", script("echo x > new"))
+    _report(repo, ended)
+    background = _spawn(repo, "--", "sh", "-c", "echo x > new; echo ready; sleep 1000")
+    eventually(lambda: b"ready" in (_directory(repo, background) / "output.log").read_bytes(), "the agent")
+    with Session(repo.path, "-n", "1", "--", "sleep", "1000") as session:
+        session.wait_for("agent.started")
+        removed = _rm(repo, "--all", "--yes")
+        assert removed.status == 0, removed.stderr
+        assert f"session {session.directory.name} is running, and stays" in removed.stderr
+        assert [Path(path).name for path in repo.worktrees()] == [session.directory.name]
+        session.send(signal.SIGTERM)
+        session.finish()
+    for agent_id in (ended, background):
+        assert repo.show(f"ralph/{agent_id}-wip:new") == b"x\n"
+
+
+def test_rm_takes_ids_or_all(repo: Repo) -> None:
+    """Neither and both are mistakes; with nothing to remove, --all asks nothing."""
+    assert [_rm(repo, *words).status for words in ((), ("abcd", "--all"), ("--all",))] == [2, 2, 0]
 
 
 def test_an_unknown_id_is_said(repo: Repo) -> None:
