@@ -112,6 +112,50 @@ def drop(
     return _drop_on_remote(copies, obstacles, rows, failures)
 
 
+class DropPreview(NamedTuple):
+    """The branches that would go, those that stay because work would be lost, and those in use."""
+
+    going: list[DroppedBranch]
+    refused: list[DroppedBranch]
+    in_use: list[DroppedBranch]
+
+
+def preview(project: Project, now: float, *, force: bool) -> DropPreview:
+    """Return what would become of every branch that sessions created, and delete nothing.
+
+    Arguments:
+        now: seconds since 1970.
+        force: branches go although work would be lost.
+
+    Raises:
+        RalphError: there is no repository.
+
+    """
+    with objects_of(project) as objects:
+        chosen = _chosen(project, DropSelection())
+        safety = DropSafety(project, objects, chosen, now)
+        found = DropPreview([], [], [])
+        for branch in chosen:
+            lost = safety.lost(branch)
+            in_use, refusal = safety.busy(branch), _refusal(branch, lost, force=force)
+            rows = found.in_use if in_use else found.refused if refusal else found.going
+            rows.append(_row(branch, lost, in_use or refusal))
+    return found
+
+
+def _refusal(branch: Branch, lost: tuple[str, ...], *, force: bool) -> RefusedError | None:
+    """Return the error for a branch whose work would be lost; ``None`` if it may go."""
+    if not lost or force:
+        return None
+    return RefusedError(
+        f"{branch.name} kept, this would be lost: {'; '.join(lost)}",
+        Commands.of(
+            f"to see it: {command('ralph-wrap', 'diff', '--saved', branch.label)}",
+            f"to drop it: {command('ralph-wrap', 'drop', '--force', branch.label)}",
+        ),
+    )
+
+
 def _only_on_remote(project: Project, wanted: DropSelection, copies: RemoteCopies) -> list[str]:
     """Return the agent ids among the names that have refs on the remote, and no branch here."""
     existing = {branch.label for branch in branches.read(project)} if wanted.names else set()
@@ -176,14 +220,8 @@ def _drop(
         if error is not None and not wanted.names:
             continue  # the user named no ids, so branches in use are left out without an error
         lost = safety.lost(branch)
-        if error is None and lost and not wanted.force:
-            error = RefusedError(
-                f"{branch.name} kept, this would be lost: {'; '.join(lost)}",
-                Commands.of(
-                    f"to see it: {command('ralph-wrap', 'diff', '--saved', branch.label)}",
-                    f"to drop it: {command('ralph-wrap', 'drop', '--force', branch.label)}",
-                ),
-            )
+        if error is None:
+            error = _refusal(branch, lost, force=wanted.force)
         if error is None and copies is not None and branch.id is not None and branch.id in copies:
             error = copies.obstacle(branch.id, branch, objects, force=wanted.force)
         if error is None:
@@ -254,6 +292,7 @@ __all__ = [
     "drop",
     "dropped",
     "expire",
+    "preview",
     "restorable",
     "restore",
 ]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ralph_wrap.errors import UsageError
+from ralph_wrap.errors import RefusedError, UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli import table as tables
 from ralph_wrap.interfaces.cli.boundary import (
@@ -23,8 +23,8 @@ from ralph_wrap.interfaces.cli.boundary import (
 from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
-from ralph_wrap.system.log import one_line
-from ralph_wrap.system.text import command
+from ralph_wrap.system.log import Commands, one_line
+from ralph_wrap.system.text import command, named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 
     from ralph_wrap.commands.drop import DroppedBranch, RestorableBranch
     from ralph_wrap.errors import RalphError
+    from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
 
 _SHOWN = 12  # digits of an object id
+_LOST = 10  # names that a line about lost work has
 
 
 def drop(
@@ -42,6 +44,9 @@ def drop(
         list[str] | None, typer.Argument(metavar="ID…", help=IDS, autocompletion=completion.branches)
     ] = None,
     directory: Directory = Path(),
+    every: Annotated[
+        bool, typer.Option("--all", help="All branches of sessions; names them and asks first.")
+    ] = False,
     merged: Annotated[
         bool, typer.Option("--merged", help="All branches that are merged into the main branch.")
     ] = False,
@@ -59,6 +64,7 @@ def drop(
         bool,
         typer.Option("--force", help="Drop a branch even if work would be lost; restore can bring it back."),
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --all: ask no question.")] = False,
     remote: Annotated[
         str | None,
         typer.Option(
@@ -75,6 +81,8 @@ def drop(
     from ralph_wrap.config import of_project  # noqa: PLC0415
 
     with boundary("drop", json=json, project=directory) as log:
+        if every and (ids or merged or empty or older_than):
+            raise UsageError("--all stands alone", "ralph-wrap drop --all")
         wanted = use_case.DropSelection(tuple(ids or ()), merged, empty, _seconds(older_than), force)
         environ = become_owner(directory, log)
         warn_of_tampering(directory, environ, log)
@@ -83,10 +91,55 @@ def drop(
         for name in use_case.expire(project, keep, time.time()):
             log.event("branch.expired", f"{name}, which was dropped earlier, can no longer be restored")
         fetch_first(project, remote, log, again=wanted.names)
-        rows, failures = use_case.drop(project, wanted, time.time(), remote)
+        refused: list[DroppedBranch] = []
+        if every:
+            names, refused = _all(project, log, force=force, yes=yes)
+            wanted = wanted._replace(names=names)
+        rows, failures = (
+            use_case.drop(project, wanted, time.time(), remote) if wanted.names or not every else ([], [])
+        )
+        if refused:
+            rows, failures = [*rows, *refused], [*failures, _refusal_of(refused)]
         if remote is None:
             _warn_of_copies(rows, log, force=force)
         _show(rows, failures, json=json)
+
+
+def _all(
+    project: Project, log: Log, *, force: bool, yes: bool
+) -> tuple[tuple[str, ...], list[DroppedBranch]]:
+    """Return the branches that ``--all`` drops, after the user has said yes, and those with work to lose."""
+    from ralph_wrap.commands import drop as use_case  # noqa: PLC0415 -- as above
+    from ralph_wrap.interfaces.cli.consent import require_consent  # noqa: PLC0415
+
+    found = use_case.preview(project, time.time(), force=force)
+    for row in found.in_use:
+        log.event("branch.left", str(row.kept))
+    if found.going:
+        require_consent(
+            "these branches go, with their saved work. ralph-wrap restore brings them back for some time:",
+            ["  ".join(filter(None, (row.branch, row.title, _loss(row)))) for row in found.going],
+            f"drop {len(found.going)}?",
+            command("ralph-wrap", "drop", "--all", *["--force"] * force, "--yes"),
+            yes=yes,
+        )
+    return tuple(row.branch for row in found.going), found.refused
+
+
+def _loss(row: DroppedBranch) -> str:
+    return f"LOST: {named(row.lost, _LOST)}" if row.lost else ""
+
+
+def _refusal_of(refused: Sequence[DroppedBranch]) -> RefusedError:
+    """Return the error for all branches that stay because their work would be lost."""
+    names = named([row.branch for row in refused], _LOST)
+    return RefusedError(
+        f"kept, because their work would be lost: {names}",
+        Commands.of(
+            "to see it: ralph-wrap review --only unmerged",
+            "to drop them, too: ralph-wrap drop --all --force",
+        ),
+    )
 
 
 def _warn_of_copies(rows: Sequence[DroppedBranch], log: Log, *, force: bool) -> None:

@@ -16,7 +16,8 @@ from ralph_wrap.session.preflight import taken_ids
 from ralph_wrap.state import project
 from ralph_wrap.state.registry import Registry
 from tests.support.histories import grow, record
-from tests.support.sessions import command
+from tests.support.sessions import PROGRAM, command
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from tests.support.repo import Repo
@@ -70,6 +71,54 @@ def test_what_can_come_back_is_listed(repo: Repo) -> None:
     assert heading.split() == ["TITLE", "BRANCH", "TIP", "SAVED", "DROPPED", "EXPIRES"]
     assert first.split()[1:4] == ["ralph/b3f2", tip[:12], "yes"]
     assert second.split()[:2] == ["Login", "ralph/a3f2"]
+
+
+def _three(repo: Repo) -> None:
+    """Make a merged branch, one that is not merged, and one that is checked out."""
+    grow(repo, "ralph/1111", "main", {"a": "a\n"})
+    repo.git("merge", "--quiet", "ralph/1111")
+    grow(repo, "ralph/2222", "main", {"b": "b\n"}, message="Not merged")
+    repo.git("branch", "ralph/3333", "main")
+    repo.git("worktree", "add", "--quiet", repo.path.parent / "elsewhere", "ralph/3333")
+
+
+def test_all_takes_what_loses_nothing(repo: Repo) -> None:
+    """Unmerged work stays without --force, as in the single form, and a branch in use: both are named."""
+    _three(repo)
+    result = command("drop", "--all", "--yes", cwd=repo.path)
+    assert result.status == 5
+    assert repo.branches() == ["main", "ralph/2222", "ralph/3333"]
+    assert "ralph/3333 is checked out in " in result.stderr
+    assert "kept, because their work would be lost: ralph/2222" in result.stderr
+    assert "ralph-wrap drop --all --force" in result.stderr
+    forced = command("drop", "--all", "--force", "--yes", cwd=repo.path)
+    assert (forced.status, repo.branches()) == (0, ["main", "ralph/3333"])
+    assert restore_one(repo, "2222").branch == "ralph/2222"
+
+
+@pytest.mark.parametrize("answer", ["n", "y"])
+def test_all_names_what_would_go_and_asks(repo: Repo, answer: str) -> None:
+    """On a terminal; only a yes deletes, and what would be lost is named."""
+    _three(repo)
+    with Terminal(PROGRAM, "drop", "--all", "--force", cwd=repo.path) as terminal:
+        terminal.wait_for("drop 2? [y/N]")
+        terminal.type(answer.encode() + b"\n")
+        status = terminal.finish()
+    assert "  ralph/1111\n" in terminal.words
+    assert "  ralph/2222  LOST: " in terminal.words
+    assert " Not merged\n" in terminal.words
+    dropped = answer == "y"
+    assert (status, "ralph/2222" in repo.branches()) == (0 if dropped else 5, not dropped)
+
+
+def test_all_asks_nothing_of_a_script(repo: Repo) -> None:
+    """Without a terminal and without --yes it deletes nothing, and says which command does."""
+    _three(repo)
+    result = command("drop", "--all", "--force", cwd=repo.path)
+    assert (result.status, result.stdout) == (2, b"")
+    assert "  ralph/2222  LOST: " in result.stderr
+    assert "ralph-wrap drop --all --force --yes" in result.stderr
+    assert len(repo.branches()) == 4
 
 
 def test_a_branch_without_an_id_goes_by_its_name_alone(repo: Repo) -> None:
