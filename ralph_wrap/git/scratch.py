@@ -71,8 +71,7 @@ def private_directory(
 
 def size_of(directory: Path) -> int:
     """Return how many bytes the files in a directory occupy (``stat(2)``: st_blocks)."""
-    paths = (Path(parent, name) for parent, _, names in os.walk(directory) for name in names)
-    return sum(path.stat().st_blocks * 512 for path in paths)
+    return sum(path.stat().st_blocks * 512 for path in files.files_below(directory))
 
 
 def _tidy(parent: Path, prefix: str) -> None:

@@ -10,6 +10,7 @@ from ralph_wrap.errors import GitError
 from ralph_wrap.git import finish_git, resolve_commit
 from ralph_wrap.git.safe.submodules import inner_git, pointers_below
 from ralph_wrap.git.status import parse_status, start_status
+from ralph_wrap.system import files
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.files import digest
 from ralph_wrap.worktree.save.registration import is_replaced
@@ -95,10 +96,10 @@ def _content(path: Path, largest: int) -> bytes:
 
 
 def _every_file(top: Path) -> Iterable[str]:
-    for directory, names, files in os.walk(top):
+    for directory, names, others in files.walk(top):
         if Path(directory) == top and ".ralph" in names:
             names.remove(".ralph")
         names.sort()
-        for name in sorted(files):
+        for name in sorted(others):
             path = Path(directory, name)
             yield os.fspath(path.relative_to(top))

@@ -92,7 +92,7 @@ def _is_full(top: Path, change: PathChange) -> bool:
 
 def _within(top: Path, directory: Path) -> Iterator[str]:
     """Yield the files below a directory, as paths from the top level; a link to a directory is a file."""
-    for parent, directories, names in os.walk(directory):
+    for parent, directories, names in files.walk(directory):
         for name in (*names, *directories):
             path = Path(parent, name)
             if name in names or path.is_symlink():

@@ -95,8 +95,8 @@ class WarmWorktree(NamedTuple):
                 and _is_whole(self)
                 and is_locked_for(registration, REASON)
                 and files.read(registration / "HEAD") == f"{self.commit}\n".encode()
-                and not any(path.is_file() for path in (registration / "logs").rglob("*"))
-                and not any(path.is_file() for path in (registration / "refs").rglob("*"))
+                and not any(path.is_file() for path in files.files_below(registration / "logs"))
+                and not any(path.is_file() for path in files.files_below(registration / "refs"))
                 and {path.name for path in registration.iterdir()} <= _REGISTERED
             )
         except OSError:

@@ -124,17 +124,20 @@ def _odd_below(directory: str, *, is_git_dir: bool) -> Iterator[str]:
         is_git_dir: git may open every file. In a checkout it opens only rules and nested repositories.
 
     """
-    yield directory
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    if entry.name not in _NEVER_OPENED or not is_git_dir:
-                        yield from _odd_below(entry.path, is_git_dir=is_git_dir or entry.name == ".git")
-                elif not entry.is_file(follow_symlinks=False) and (is_git_dir or entry.name in _RULES):
-                    yield entry.path
-    except OSError:
-        return
+    waiting = [(directory, is_git_dir)]  # a list: an agent can make more levels than Python has calls
+    while waiting:
+        directory, is_git_dir = waiting.pop()
+        yield directory
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        if entry.name not in _NEVER_OPENED or not is_git_dir:
+                            waiting.append((entry.path, is_git_dir or entry.name == ".git"))
+                    elif not entry.is_file(follow_symlinks=False) and (is_git_dir or entry.name in _RULES):
+                        yield entry.path
+        except OSError:
+            continue
 
 
 def _blocks(path: str) -> bool:

@@ -227,7 +227,7 @@ def _has_refs(common_dir: Path) -> bool:
     """Tell whether a repository has a ref; one without a commit has none, and stays as it is."""
     if (common_dir / "packed-refs").exists():
         return True
-    return any(files for _, _, files in os.walk(common_dir / "refs"))
+    return any(True for _ in files.files_below(common_dir / "refs"))
 
 
 def _link(link: Path, target: Path) -> None:

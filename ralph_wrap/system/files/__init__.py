@@ -19,7 +19,7 @@ from ralph_wrap.system.files.lock import try_lock as try_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from io import BufferedReader
     from types import EllipsisType
 
@@ -345,6 +345,42 @@ def read(path: Path, limit: int = 1 << 20) -> bytes:
         return content
     finally:
         os.close(descriptor)
+
+
+def walk(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield what ``os.walk`` does, at any depth: a directory, the directories in it, and the other names.
+
+    ``os.walk`` and ``Path.rglob`` of Python 3.11 call themselves once for each level. An agent needs one
+    command to make a thousand levels, and Python allows a thousand calls. Python 3.12 mended the former:
+    https://github.com/python/cpython/issues/89727. The caller may take names out of the list of directories.
+    A directory that cannot be read yields nothing.
+    """
+    waiting = [os.fspath(top)]
+    while waiting:
+        directory = waiting.pop()
+        directories, names = list[str](), list[str]()
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    (directories if _is_directory(entry) else names).append(entry.name)
+        except OSError:
+            continue
+        yield directory, directories, names
+        below = [f"{directory}/{name}" for name in reversed(directories)]
+        waiting += [path for path in below if not Path(path).is_symlink()]
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a symlink that leads to itself
+        return False
+
+
+def files_below(top: Path) -> Iterator[Path]:
+    """Yield everything below a directory that is no directory, also a symlink to none."""
+    for directory, _, names in walk(top):
+        yield from (Path(directory, name) for name in names)
 
 
 def copy(source: Path, target: Path) -> None:

@@ -96,7 +96,7 @@ def trust_cloned(worktree: LinkedWorktree, marked: Path) -> None:
 
     """
     modules = worktree.registration / "modules"
-    for head in sorted(modules.rglob("HEAD")):
+    for head in sorted(path for path in files.files_below(modules) if path.name == "HEAD"):
         repository = head.parent.relative_to(worktree.registration)
         if (head.parent / "objects").is_dir():
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -176,7 +176,7 @@ def problems_of(tree: LinkedWorktree) -> list[str]:
 def _repositories(own: Path) -> Iterator[Path]:
     """Yield the git directory of a clone, and the repositories of its submodules."""
     yield own
-    for directory, _, names in os.walk(own / "modules"):
+    for directory, _, names in files.walk(own / "modules"):
         if "HEAD" in names:
             yield Path(directory)
 
@@ -194,11 +194,7 @@ def _has_large_files(own: Path, large: Path, objects: Path) -> bool:
         return False
     borrowed = objects / decode(files.read(objects / "info" / "alternates")).removesuffix("\n")
     shared = borrowed.resolve().parent
-    return any(
-        not (shared / Path(directory, name).relative_to(own)).is_file()
-        for directory, _, names in os.walk(large)
-        for name in names
-    )
+    return any(not (shared / path.relative_to(own)).is_file() for path in files.files_below(large))
 
 
 def _has_entries(directory: Path) -> bool:
@@ -284,7 +280,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def _copy_files(source: Path, registration: Path, entries: dict[str, os.stat_result]) -> None:
     """Make the files of a registration those of the clone; ours stay."""
-    for directory, _, names in os.walk(registration, topdown=False):
+    for directory, _, names in reversed([*files.walk(registration)]):
         for name in names:
             path = Path(directory, name)
             relative = path.relative_to(registration)

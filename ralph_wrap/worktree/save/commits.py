@@ -6,7 +6,6 @@ snapshot contains, gets a ref ``refs/ralph/snapshots/<id>/commit-<n>``.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from ralph_wrap.errors import GitError
@@ -145,7 +144,7 @@ def unreachable(git: Git, commits: list[str], without: Collection[str] = ()) -> 
 
 
 def _files(registration: Path, without: Collection[str]) -> Iterator[Path]:
-    for directory, names, file_names in os.walk(registration):
+    for directory, names, file_names in files.walk(registration):
         if Path(directory) == registration:
             names[:] = [name for name in names if name not in _NO_NAMES and name not in without]
             file_names[:] = [name for name in file_names if name not in without]

@@ -211,7 +211,7 @@ def _is_empty(submodule: SubmoduleRepository, top: Path) -> bool:
     except FileNotFoundError:
         head = b""
     refs = repository / "refs"
-    return (not head or head.startswith(b"ref: ")) and not any(not path.is_dir() for path in refs.rglob("*"))
+    return (not head or head.startswith(b"ref: ")) and not any(True for _ in files.files_below(refs))
 
 
 def _unknown(repository: Path, store: Path) -> list[str]:
@@ -229,7 +229,7 @@ def _unknown(repository: Path, store: Path) -> list[str]:
                 found.append("another worktree belongs to it")
         elif entry.name == "lfs":
             large = entry / "objects"
-            if any(not path.is_dir() and not _has(store, repository, path) for path in large.rglob("*")):
+            if any(not _has(store, repository, path) for path in files.files_below(large)):
                 found.append("large files of git-lfs are nowhere else")
         elif not _KNOWN.fullmatch(entry.name):
             found.append(f"{entry.name} in its repository is unknown")

@@ -36,6 +36,7 @@ from ralph_wrap.git import (
 from ralph_wrap.git.command import decode, decode_lines
 from ralph_wrap.git.index import GITLINK
 from ralph_wrap.git.safe.batch import read_objects
+from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.clones import sort_nested
@@ -286,8 +287,8 @@ class _SubmoduleCopier:
         """Return whether git-lfs has stored a file that the main checkout's own repository lacks."""
         assert self._store.git_dir is not None
         repository, own = self._submodule.tree.registration, self._store.git_dir / self._submodule.name
-        large = (repository / "lfs" / "objects").rglob("*")
-        return any(not path.is_dir() and not (own / path.relative_to(repository)).is_file() for path in large)
+        large = files.files_below(repository / "lfs" / "objects")
+        return any(not (own / path.relative_to(repository)).is_file() for path in large)
 
     def _checked_out(self, index: Path, problems: list[str]) -> str:
         """Return its HEAD, or a commit of its uncommitted work; empty if the index above has its HEAD."""
@@ -340,7 +341,7 @@ class _SubmoduleCopier:
         wanted = {*work.commits} - common
         if not wanted:
             return False
-        objects = (self._submodule.tree.registration / "objects").rglob("*")
+        objects = files.files_below(self._submodule.tree.registration / "objects")
         if not common and (size := sum(path.lstat().st_size for path in objects)) > largest:
             raise OSError(f"its history has {size >> 20} MiB, more than {largest >> 20} MiB do not travel")
         found = RepositoryTips(frozenset(), tuple(sorted(wanted)), tuple(sorted(common)))

@@ -1,0 +1,64 @@
+"""Directories that are nested deeper than Python can call itself: one command of an agent makes them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ralph_wrap.git.safe import blocking_files
+from ralph_wrap.system import files
+from tests.support.sessions import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.repo import Repo
+
+LEVELS = 1500
+"""Python allows 1,000 calls in each other; a path has 4,096 bytes."""
+
+MAKE = "mkdir -p {}/$(printf 'a/%.0s' $(seq {}))"
+
+
+@pytest.fixture(autouse=True)
+def _without_leftovers(tmp_path: Path) -> Iterator[None]:
+    """Delete what pytest could not delete, for the same reason."""
+    yield
+    subprocess.run(["rm", "-rf", *tmp_path.iterdir()], check=False)  # a session deletes in the background
+
+
+def _deep(directory: Path) -> Path:
+    deepest = directory.joinpath(*["a"] * LEVELS)
+    subprocess.run(["mkdir", "-p", deepest], check=True)
+    return deepest
+
+
+def test_a_walk_reaches_every_level(tmp_path: Path) -> None:
+    """It finds a file at the end, and passes symlinks that lead to themselves or upwards."""
+    deepest = _deep(tmp_path / "top")
+    (deepest / "file").write_text("")
+    (deepest / "upwards").symlink_to("..")
+    (tmp_path / "top/loop").symlink_to("loop")
+    assert {*files.files_below(tmp_path / "top")} == {deepest / "file", tmp_path / "top/loop"}
+
+
+def test_a_blocking_file_is_found_below_them(repo: Repo) -> None:
+    """Git waits for the FIFO at any depth, and the search names it."""
+    path = _deep(repo.path / "deep") / ".gitignore"
+    os.mkfifo(path)
+    places = blocking_files.places_of(repo.path)
+    assert places is not None
+    assert blocking_files.search(places) == str(path)
+
+
+@pytest.mark.parametrize("where", [".", '"$(git rev-parse --git-dir)/logs"'])
+def test_a_session_that_leaves_them_is_saved_and_its_worktree_removed(repo: Repo, where: str) -> None:
+    """They are in the worktree, or in its registration, where a save looks for commits."""
+    script = f"echo work > work; {MAKE.format(where, LEVELS)}"
+    ended = run(repo.path, "-n", "1", "--", "sh", "-c", script)
+    assert (ended.status, ended.report["kept"], ended.report["lost"]) == (0, None, None), ended.stderr
+    assert repo.git("show", f"{ended.report['branch']}-wip:work") == "work"
