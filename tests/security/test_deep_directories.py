@@ -10,7 +10,7 @@ import pytest
 
 from ralph_wrap.git.safe import blocking_files
 from ralph_wrap.system import files
-from tests.support.sessions import run
+from tests.support.sessions import command, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,3 +62,14 @@ def test_a_session_that_leaves_them_is_saved_and_its_worktree_removed(repo: Repo
     ended = run(repo.path, "-n", "1", "--", "sh", "-c", script)
     assert (ended.status, ended.report["kept"], ended.report["lost"]) == (0, None, None), ended.stderr
     assert repo.git("show", f"{ended.report['branch']}-wip:work") == "work"
+
+
+def test_an_audit_sees_everything_beside_them(repo: Repo) -> None:
+    """They hid what else an agent did, and the report said that nothing was found."""
+    repo.write("AGENT", "the agent's\n")
+    deep = MAKE.format(f"{repo.path}/.git/refs/heads", LEVELS)
+    ended = run(repo.path, "-n", "1", "--", "sh", "-c", f"git config core.pager evil; {deep}")
+    pager = ".git/config: core.pager: git runs a program that this key names"
+    assert ended.report["tampering"] == [pager], ended.stderr
+    refused = command("merge", ended.report["id"], cwd=repo.path)
+    assert (refused.status, "core.pager" in refused.stderr) == (9, True), refused.stderr

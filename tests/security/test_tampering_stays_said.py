@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.state.audit.guard import SessionGuard
+from ralph_wrap.state.project import find_project
 from tests.security import defences
 from tests.support.agent_script import PROMISE
 from tests.support.sessions import Result, command, run
@@ -16,6 +18,7 @@ from tests.support.sessions import Result, command, run
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ralph_wrap.system.log import Log
     from tests.support.repo import Repo
 
 
@@ -47,6 +50,17 @@ def test_a_kill_of_the_wrapper_hides_nothing(repo: Repo) -> None:
     assert _findings(after) == [PAGER]
     assert "leak.found" not in after.names, "this defence alone does not see it"
     assert _findings(command("sweep", cwd=repo.path)) == [PAGER]
+
+
+def test_a_look_that_failed_has_found_nothing_and_does_not_say_so(repo: Repo, log: Log) -> None:
+    """The report then has no list, instead of an empty one."""
+    project = find_project(repo.path, os.environ)
+    without_memory = project._replace(environ={"XDG_STATE_HOME": "/no\0name"})
+    guards = [SessionGuard(each, "one", log) for each in (project, without_memory)]
+    for guard in guards:
+        guard.begin()
+        guard.finish()
+    assert [guard.found for guard in guards] == [(), None]
 
 
 _LOOK_BEFORE_END = ("-n", "1", "--grace", "30s", "--on-leak", "stop")

@@ -113,7 +113,8 @@ def _look_at_refs(reader: Reader, path: str) -> None:
 
 
 def _look_below(reader: Reader, path: str) -> None:
-    """Add what is no plain file among the branches."""
-    for entry in reader.plain_entries(path):
-        if entry.is_dir(follow_symlinks=False):
-            _look_below(reader, entry.path)
+    """Add what is no plain file among the branches, at any depth: an agent can make a thousand levels."""
+    waiting = [path]
+    while waiting:
+        entries = reader.plain_entries(waiting.pop())
+        waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]

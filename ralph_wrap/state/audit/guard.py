@@ -30,26 +30,29 @@ class SessionGuard:
         self._session = session
         self._log = log
         self._before: frozenset[str] = frozenset()
-        self.found: tuple[str, ...] = ()
-        """What came while the session ran, one line each."""
+        self.found: tuple[str, ...] | None = None
+        """What came while the session ran, one line each; ``None`` until a look after it has succeeded."""
 
     def begin(self) -> None:
         """Look before the agent starts."""
-        findings = self._look("")
+        findings = self._look("") or ()
         self._before = frozenset(finding.digest for finding in findings)
         log_findings(findings, self._log)
 
     def finish(self) -> None:
         """Look after the last process has ended, and log what is new."""
-        findings = [finding for finding in self._look(self._session) if finding.digest not in self._before]
+        seen = self._look(self._session)
+        if seen is None:
+            return
+        findings = [finding for finding in seen if finding.digest not in self._before]
         log_findings(findings, self._log)
         self.found = tuple(finding.line for finding in findings)
 
-    def _look(self, session: str) -> tuple[Finding, ...]:
+    def _look(self, session: str) -> tuple[Finding, ...] | None:
         try:
             return audit(self._project, session).findings
         except Exception as error:  # noqa: BLE001 -- a look must not end a session
             self._log.warning(
                 "tampering.unknown", f"cannot look at the repository: {error}", "ralph-wrap audit"
             )
-        return ()
+        return None
