@@ -140,7 +140,10 @@ def stage_all(git: Git, exclude: Iterable[str]) -> GitError | None:
     # For a submodule, `add` would start another git in it; `update-index` only reads its HEAD.
     submodules = submodules_in(git)
     without = dict.fromkeys((*exclude, *(entry.path for entry in submodules)))
-    failure = _tried(git, "add", "--all", "--", ":/", *(f":(top,exclude,literal){path}" for path in without))
+    # By stdin: some thousand paths are more than the arguments of a process may be (execve(2), E2BIG).
+    pathspecs = encode_paths([":/", *(f":(top,exclude,literal){path}" for path in without)])
+    from_stdin = ("--pathspec-from-file=-", "--pathspec-file-nul")
+    failure = _tried(git, "add", "--all", *from_stdin, stdin=pathspecs)
     named = [entry.path for entry in submodules if entry.is_checked_out]
     failed = stage_paths(git, named) if named else None
     return failure or failed

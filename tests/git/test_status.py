@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph_wrap import git
-from ralph_wrap.git.status import Status, parse_status, start_status
+from ralph_wrap.git.status import Status, parse_status, stage_all, start_status
 from tests.git.repositories import git_in
 from tests.support.repo import Repo, make_repo
 
@@ -57,3 +57,12 @@ def test_status_of_real_files(repo: Repo) -> None:
         ignored=("build/", "one.o"),
     )
     assert (status.nested, status.clean) == (("nested",), False)
+
+
+def test_any_number_of_directories_can_be_left_out(repo: Repo) -> None:
+    """Their paths are more than the arguments of a process may be, and git adds all the rest."""
+    repo.write("left out/file", "x\n")
+    repo.write("added", "x\n")
+    many = [f"{number}{'n' * 240}/{'n' * 240}" for number in range(6000)]
+    assert stage_all(git_in(repo.path), [*many, "left out"]) is None
+    assert repo.git("diff", "--cached", "--name-only") == "added"
