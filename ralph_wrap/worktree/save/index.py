@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
+import time
 
 from ralph_wrap.git import finish_git, run_git
-from ralph_wrap.git.index import encode_paths
+from ralph_wrap.git.index import encode_paths, submodules_in
 from ralph_wrap.git.status import parse_status, stage_paths, start_status
 from ralph_wrap.system import deferred, files
 from ralph_wrap.worktree.layout import is_sparse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from ralph_wrap.git import Git
     from ralph_wrap.git.index import IndexListing
     from ralph_wrap.git.status import Status
     from ralph_wrap.worktree.model import LinkedWorktree
+
+_LONGEST_SEARCH = 5.0  # seconds; ``docker stop`` waits for 10
 
 
 @contextlib.contextmanager
@@ -106,17 +110,44 @@ def not_in_index(scratch: Git) -> list[str]:
     return [*status.unstaged, *(path for path in status.untracked if not path.endswith("/"))]
 
 
-def add_what_can_be(scratch: Git, paths: list[str]) -> None:
-    """Add as many of these files as possible: if git cannot store one file, it adds none of them."""
-    if not paths:
-        return
-    failure = stage_paths(scratch, paths)
-    unlock(scratch)
-    if failure is None or len(paths) == 1:
-        return
-    middle = len(paths) // 2
-    add_what_can_be(scratch, paths[:middle])
-    add_what_can_be(scratch, paths[middle:])
+def add_what_can_be(scratch: Git, left: list[str], before: Collection[str]) -> None:
+    """Add files that ``git add`` has left out although it could store them.
+
+    At most errors it goes on, so what is left cannot be stored. At some it stops, for example where a filter
+    fails, and then has added nothing. ``git update-index``, which adds submodules, stops at each error. Only
+    then halves of the list are tried, a process each, for a limited time: thousands of files that cannot be
+    read would take longer than ``docker stop`` waits.
+
+    Arguments:
+        scratch: git in the worktree with a copy of its index.
+        left: the files that are not in the index.
+        before: the same before the attempt.
+
+    """
+    if {*left} < {*before}:  # it did not stop
+        submodules = {entry.path for entry in submodules_in(scratch)}
+        left = [path for path in left if path in submodules]
+    top = scratch.cwd
+    waiting = [[path for path in left if _may_be_read(top / path)]]
+    end = time.monotonic() + _LONGEST_SEARCH
+    while waiting and time.monotonic() < end:
+        if not (paths := waiting.pop(0)):
+            continue
+        failure = stage_paths(scratch, paths)
+        unlock(scratch)
+        if failure is not None and len(paths) > 1:
+            middle = len(paths) // 2
+            waiting += [paths[:middle], paths[middle:]]
+
+
+def _may_be_read(path: Path) -> bool:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:  # git stores that it is gone
+        return True
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) or os.access(path, os.R_OK)
 
 
 def unlock(scratch: Git) -> None:

@@ -155,19 +155,21 @@ def write_trees(
         resolve(scratch)
     known = cached_tree(scratch.index_file) if scratch.index_file is not None else None
     index_tree = known or write_tree(scratch)
+    left = [*status.unstaged, *(path for path in status.untracked if not path.endswith("/"))]
     for _ in range(_ATTEMPTS):
+        before = {*left}
         failure = stage_all(scratch, exclude=status.nested)
         unlock(scratch)
         if failure is not None:
-            add_what_can_be(scratch, not_in_index(scratch))
+            add_what_can_be(scratch, not_in_index(scratch), before)
         with start_to_write_tree(scratch) as writing:
             # If so, git has added each file as it is.
             is_whole = failure is None and stamps.still_hold(worktree.path)
             tree = written_tree(writing)
         left = [] if is_whole else not_in_index(scratch)
-        if not left:
+        if not left or (failure is not None and {*left} == before):
             break
-    else:
+    if left:
         reason = failure.message if failure else "still being written"
         names = ", ".join(left[:_NAMED])
         problems.append(f"{counted(len(left), 'file')} cannot be saved ({names}): {reason}")
