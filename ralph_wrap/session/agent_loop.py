@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ralph_wrap.git import Git
     from ralph_wrap.loop import LoopResult
     from ralph_wrap.session.checkpoint import Checkpoint
     from ralph_wrap.session.context import SessionContext
@@ -124,7 +123,6 @@ class AgentLoop:
         self, requests: StopRequests, lock: FileLock, start: Callable[[ProcessSpec], ProcessGroup]
     ) -> IterationContext:
         workspace, project = self._workspace, self._context.project
-        git = workspace.git(project)
         return IterationContext(
             directory=self._claim.directory,
             inherited=lock.descriptor,
@@ -135,7 +133,7 @@ class AgentLoop:
                 self._context, workspace, self._claim.record.port or port_of(self._context)
             ),
             requests=requests,
-            fingerprint=lambda: self._fingerprint(git),
+            fingerprint=self._fingerprint,
             pristine=_pristine(workspace),
             begin=self._begin,
             spawned=self._note_agent,
@@ -149,8 +147,9 @@ class AgentLoop:
             without_room=self._checkpoint.without_room,
         )
 
-    def _fingerprint(self, git: Git | None) -> str:
+    def _fingerprint(self) -> str:
         tree = self._workspace.tree
+        git = self._workspace.git(self._context.project)  # anew: an agent may have replaced a link
         try:
             if tree is not None:
                 refresh(tree, self._context.keeping.git)

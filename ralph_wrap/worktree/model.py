@@ -75,6 +75,8 @@ class LinkedWorktree(NamedTuple):
     def git(self, git: Git, directory: Path | None = None) -> Git:
         """Return git for this worktree, even if its ``.git`` file names another repository now.
 
+        It reads which links git must not see, so a value from before the agent ran may hide work.
+
         Arguments:
             git: git in the repository.
             directory: its directory, if it has been moved.

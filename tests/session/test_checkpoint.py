@@ -103,6 +103,15 @@ def test_sigkill_loses_no_more_than_the_current_iteration_even_without_the_disk_
     assert snapshots(repo) == {"1": "file.txt kept"}
 
 
+def test_work_in_the_place_of_a_link_is_a_change(repo: Repo) -> None:
+    """Git must not see the links to the project; the agent may replace one by a directory of its own."""
+    repo.write("shared/theirs", "theirs\n")
+    scripts = on_each("rm shared; mkdir shared; echo work > shared/file", ":")
+    result = run(repo.path, "-n", "2", "--max-stalls", "9", "--link", "shared", *scripts)
+    ended = [event["changed"] for event in result.events if event["event"] == "iteration.ended"]
+    assert (ended, snapshots(repo)) == ([True, None], {"1": "file.txt shared/file"})
+
+
 def test_a_disk_that_takes_no_snapshot_does_not_end_the_loop(repo: Repo) -> None:
     """A warning says so each time."""
     script = 'echo > new; cd "$RALPH_PROJECT/.git/refs"; mkdir -p ralph; touch ralph/snapshots'
