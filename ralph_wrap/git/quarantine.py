@@ -85,7 +85,7 @@ def quarantine(objects: Path, owner: str) -> Iterator[Path]:
             if lock:
                 lock.release()
     finally:
-        deferred.shutil.rmtree(directory, ignore_errors=True)
+        files.remove_tree(directory)
 
 
 def borrow(directory: Path, objects: Path) -> None:
@@ -249,5 +249,5 @@ def _remove_left(objects: Path, owner: str) -> None:
             continue
         with contextlib.suppress(OSError):
             if lock := files.try_lock(path):
-                deferred.shutil.rmtree(path, ignore_errors=True)
+                files.remove_tree(path)
                 lock.release()

@@ -25,6 +25,7 @@ from ralph_wrap.git.bundle import unpack, write_bundle
 from ralph_wrap.git.transaction import RefChange, change_refs
 from ralph_wrap.state.project import CLONES, RUN, is_writable, repository_of, with_replica
 from ralph_wrap.state.registry import Registry
+from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.clone import NEW_SUFFIX, rebuild_replica
 from ralph_wrap.worktree.model import LinkedWorktree
@@ -186,10 +187,11 @@ class CloneEnd(NamedTuple):
             OSError: it cannot be moved away.
 
         """
-        gone = self.replica.with_name(f"{self.replica.name}.gone")
+        # A new name: a deletion that was killed may have left another one, and the next start removes both.
+        gone = self.replica.with_name(f"{self.replica.name}-{os.urandom(4).hex()}.gone")
         if self.replica.exists():
             self.replica.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+            files.remove_tree(gone)
 
     def keep_base(self) -> None:
         """Keep what the clone borrows from ``git gc``, if the repository can be written."""

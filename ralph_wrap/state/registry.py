@@ -88,7 +88,7 @@ class Registry(NamedTuple):
 
         """
         for path in self.replicas.glob("*.gone"):  # the removal of a replica was interrupted
-            deferred.shutil.rmtree(path, ignore_errors=True)
+            files.remove_tree(path)
         for path in [*self.containers.glob("*.lock"), *self._locks()]:
             with contextlib.suppress(OSError):
                 self._tidy(path)

@@ -27,7 +27,7 @@ from pathlib import Path
 from ralph_wrap.errors import RefusedError
 from ralph_wrap.git import decode, file_system_config, pointer
 from ralph_wrap.git.quarantine import release
-from ralph_wrap.system import deferred, files
+from ralph_wrap.system import files
 from ralph_wrap.worktree import ownership
 from ralph_wrap.worktree.git_file import is_same_directory, leads_elsewhere
 from ralph_wrap.worktree.lock import repository_lock
@@ -84,7 +84,7 @@ def adopt(repository: Repository, record: SessionRecord, *, path: Path, trash: P
             _complete(warm, path, trash.parent, record)
         leaving = _leaving(path, aside, registration)
         if leaving and _is_half_dropped(registration, path, record):
-            deferred.shutil.rmtree(registration, ignore_errors=True)
+            files.remove_tree(registration)
         if not _is_sessions(registration, path, leaving, record):
             if record.state == "starting":
                 take_apart(registration, path, session_lock(record.session), record.branch, record.base)

@@ -29,7 +29,7 @@ from pathlib import Path
 from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.git import pointer, run_git_again
 from ralph_wrap.git.quarantine import release
-from ralph_wrap.system import deferred, files, process_table
+from ralph_wrap.system import files, process_table
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.replica import refresh
@@ -370,7 +370,7 @@ def drop_registration(worktree: LinkedWorktree, git: Git) -> None:
         marked = worktree.owner is not None and worktree.owner.mark is not None
         if not is_half_dropped(worktree.registration, marked=marked):
             raise
-        deferred.shutil.rmtree(worktree.registration, ignore_errors=True)
+        files.remove_tree(worktree.registration)
 
 
 def is_half_dropped(registration: Path, *, marked: bool) -> bool:

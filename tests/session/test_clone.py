@@ -165,6 +165,21 @@ def test_repositories_in_a_clone_keep_it(repo: Repo) -> None:
     assert (repo.path / ".ralph" / "clones" / "beside" / "x").exists()
 
 
+GONE = 'mkdir -p "$RALPH_PROJECT/.ralph/run/replicas/$RALPH_SESSION_ID.gone/left"'
+DEEP = """cd "$RALPH_PROJECT/.ralph/run/replicas/$RALPH_SESSION_ID"
+mkdir -p "left/$(printf 'a/%.0s' $(seq 1500))" """
+
+
+@pytest.mark.parametrize("leave", [GONE, DEEP], ids=["gone", "deep"])
+def test_what_is_left_in_the_way_of_a_removal_hinders_none(repo: Repo, leave: str) -> None:
+    """A deletion of a replica that was killed, and directories deeper than Python can call itself."""
+    result = clone_session(repo, f"echo a > a; {leave}")
+    assert (result.report["kept"], result.report["error"], result.warnings) == (None, None, [])
+    assert repo.git("show", f"{result.report['saved']}:a") == "a"
+    command("sweep", cwd=repo.path)
+    assert left_over(repo) == []
+
+
 def test_an_unused_clone_leaves_nothing(repo: Repo) -> None:
     """With --drop-empty a session without work leaves no branch and no other ref."""
     result = clone_session(repo, "true", "--drop-empty")

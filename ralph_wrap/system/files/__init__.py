@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 from ralph_wrap.system import deferred
+from ralph_wrap.system.delete_tree import OPEN_DIRECTORY, TreeDeletion
 from ralph_wrap.system.files.lock import FileLock as FileLock
 from ralph_wrap.system.files.lock import is_locked as is_locked
 from ralph_wrap.system.files.lock import locked_directory as locked_directory
@@ -381,6 +382,19 @@ def files_below(top: Path) -> Iterator[Path]:
     """Yield everything below a directory that is no directory, also a symlink to none."""
     for directory, _, names in walk(top):
         yield from (Path(directory, name) for name in names)
+
+
+def remove_tree(path: Path) -> None:
+    """Delete a directory with everything in it, as far as possible and at any depth; one that is gone, too.
+
+    ``shutil.rmtree`` calls itself once for each level (see :func:`walk`), also where it ignores errors.
+    """
+    with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+        parent = os.open(path.parent, OPEN_DIRECTORY)
+        stack.callback(os.close, parent)
+        directory = os.open(path, OPEN_DIRECTORY)
+        stack.callback(os.close, directory)
+        TreeDeletion(parent, directory, path.name, last="").run()
 
 
 def copy(source: Path, target: Path) -> None:

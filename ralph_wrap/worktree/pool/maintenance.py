@@ -356,7 +356,7 @@ def _bring_back(common_dir: Path, pool: Path, trash: Path) -> None:
         if leaving.is_symlink() or not is_name(leaving.stem) or os.path.lexists(path):
             continue
         if is_half_dropped(registration, marked=False):
-            deferred.shutil.rmtree(registration, ignore_errors=True)
+            files.remove_tree(registration)
             discard_worktree(leaving, leaving.with_suffix(""), registration, path)
         else:
             leaving.rename(path)

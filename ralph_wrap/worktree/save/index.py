@@ -13,7 +13,7 @@ import time
 from ralph_wrap.git import finish_git, run_git
 from ralph_wrap.git.index import encode_paths, submodules_in
 from ralph_wrap.git.status import parse_status, stage_paths, start_status
-from ralph_wrap.system import deferred, files
+from ralph_wrap.system import files
 from ralph_wrap.worktree.layout import is_sparse
 
 TYPE_CHECKING = False
@@ -38,7 +38,7 @@ def scratch_in(registration: Path) -> Iterator[Path]:
         yield directory
     finally:
         if directory.exists():  # the worktree stays
-            deferred.shutil.rmtree(directory, ignore_errors=True)
+            files.remove_tree(directory)
 
 
 def status_of(git: Git) -> Status:
