@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import tempfile
@@ -208,3 +209,20 @@ def test_an_agent_that_cannot_run_is_an_error(repo: Repo, bwrap: str) -> None:
         127,
         f"agent command ./agent.sh was not found in {result.report['workspace']}",
     )
+
+
+def test_a_sandbox_that_hangs_does_not_outlive_a_signal(repo: Repo, tmp_path: Path, bwrap: str) -> None:
+    """A mount below one of its own may not answer; the work of the iteration before is saved."""
+    real, hangs = shutil.which("bwrap"), tmp_path / "hangs"
+    program = tmp_path / "bin/bwrap"
+    program.parent.mkdir()
+    hang = f'if [ "$RALPH_ITERATION" = 2 ]; then touch {hangs}; exec sleep 1000; fi'
+    program.write_text(f'#!/bin/sh\n{hang}\nexec {real} "$@"\n')
+    program.chmod(0o755)
+    env = {"PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+    with Session(repo.path, "--sandbox", bwrap, "--", "sh", "-c", "echo work > work", env=env) as session:
+        eventually(hangs.exists, "the second sandbox")
+        session.send(signal.SIGTERM)
+        ended = session.finish()
+    assert ended.ending == ("signal", 2, 143)
+    assert repo.git("show", f"{ended.report['branch']}-wip:work") == "work"

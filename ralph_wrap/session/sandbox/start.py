@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
+import signal
+import time
 from pathlib import Path
 
 from ralph_wrap.errors import SandboxError
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from ralph_wrap.session.sandbox.backend import SandboxBackend
     from ralph_wrap.session.sandbox.bubblewrap import Reach
     from ralph_wrap.session.workspace import Workspace
+    from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.process_tree import ProcessTree
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
@@ -47,6 +51,8 @@ _OF_PROXY = ("PATH", "HOME", "LANG", "RES_OPTIONS", "LOCALDOMAIN")
 """Variables of the proxy: how it finds hosts, and nothing of the session."""
 
 _LONGEST_REPORT = 64  # bytes
+_LONGEST_START = 60.0  # seconds until the agent runs
+_POLL_INTERVAL = 0.2  # seconds between two looks at the signals
 
 
 class Sandbox:
@@ -130,7 +136,7 @@ class Sandbox:
                 shielded=bool(self._backend.bwrap),
             )
             closing.close()
-            _check(reading, group)
+            _check(reading, group, self._context.cancel)
         return group
 
     def _start_proxy(self) -> int:
@@ -176,8 +182,10 @@ class Sandbox:
         return found
 
 
-def _check(report: int, group: ProcessGroup) -> None:
-    """Wait until the agent runs, and raise the error if it does not.
+def _check(report: int, group: ProcessGroup, cancel: CancelToken) -> None:
+    """Wait until the agent runs, and raise the error if it does not; after a signal, the caller ends it.
+
+    Bubblewrap hangs if a mount below one of its own does not answer, as a network disk can.
 
     Raises:
         OSError: it could not be executed.
@@ -185,8 +193,24 @@ def _check(report: int, group: ProcessGroup) -> None:
 
     """
     found = b""
-    while read := os.read(report, _LONGEST_REPORT):
-        found += read
+    poll = select.poll()
+    poll.register(report, select.POLLIN)
+    end = time.monotonic() + _LONGEST_START
+    while True:
+        if not poll.poll(_POLL_INTERVAL * 1000):
+            if cancel.requested:
+                group.signal(signal.SIGKILL)  # no agent runs that could use a grace
+                return
+            if time.monotonic() > end:
+                group.end()
+                raise SandboxError(
+                    f"the sandbox was not ready after {_LONGEST_START:g} s",
+                    "to see whether a network disk hangs: df; without a sandbox: --sandbox off",
+                )
+        elif read := os.read(report, _LONGEST_REPORT):
+            found += read
+        else:
+            break
     if found == BEGUN:
         return
     group.end()
