@@ -149,7 +149,7 @@ def _unknown(git_dir: Path) -> str | None:
     for entry in sorted(git_dir.iterdir()):
         if not _KNOWN.fullmatch(entry.name):
             return f".git/{entry.name} is in its repository"
-    for parent, directories, names in os.walk(git_dir):
+    for parent, directories, names in files.walk(git_dir):
         for name in (*directories, *names):
             if Path(parent, name).is_symlink():
                 return "its repository has a symlink"
