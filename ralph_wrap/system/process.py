@@ -396,6 +396,10 @@ class ProcessGroup:
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)  # a stopped process handles SIGTERM only after SIGCONT
 
+    def kill(self) -> None:
+        """Kill the group at once."""
+        self.signal(signal.SIGKILL)
+
     def end(self) -> None:
         """Ask the group to end, and kill it after a while or at a second signal, which raises here."""
         try:
@@ -404,7 +408,7 @@ class ProcessGroup:
                 self._popen.wait(_AGENTS_GRACE)
         finally:
             if self._popen.poll() is None:
-                self.signal(signal.SIGKILL)
+                self.kill()
                 self._popen.wait()
             self.poll()
 

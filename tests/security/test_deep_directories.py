@@ -11,6 +11,7 @@ import pytest
 from ralph_wrap.git.safe import blocking_files
 from ralph_wrap.system import files
 from tests.support.sessions import command, run
+from tests.support.wait import CAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,8 +47,9 @@ def test_a_walk_reaches_every_level(tmp_path: Path) -> None:
     assert {*files.files_below(tmp_path / "top")} == {deepest / "file", tmp_path / "top/loop"}
 
 
-def test_a_blocking_file_is_found_below_them(repo: Repo) -> None:
+def test_a_blocking_file_is_found_below_them(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     """Git waits for the FIFO at any depth, and the search names it."""
+    monkeypatch.setattr(blocking_files, "_LONGEST_WALK", CAP)  # of a busy machine
     path = _deep(repo.path / "deep") / ".gitignore"
     os.mkfifo(path)
     places = blocking_files.places_of(repo.path)

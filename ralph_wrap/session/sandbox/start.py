@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import time
 from pathlib import Path
 
@@ -199,7 +198,7 @@ def _check(report: int, group: ProcessGroup, cancel: CancelToken) -> None:
     while True:
         if not poll.poll(_POLL_INTERVAL * 1000):
             if cancel.requested:
-                group.signal(signal.SIGKILL)  # no agent runs that could use a grace
+                group.kill()  # no agent runs that could use a grace
                 return
             if time.monotonic() > end:
                 group.end()
