@@ -108,7 +108,8 @@ def last_conversation(log: Path, output: str) -> str:
         return ""
     reader, name = OutputReader(output), ""
     try:
-        with log.open("rb") as file:
+        # An agent may have put a FIFO there.
+        with os.fdopen(os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _READ))
             while piece := file.read(_PIECE):
                 for event in reader.feed(piece):

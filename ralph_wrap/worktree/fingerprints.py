@@ -87,7 +87,7 @@ def _content(path: Path, largest: int) -> bytes:
     try:
         status = path.lstat()
         if stat.S_ISREG(status.st_mode) and status.st_size <= largest:
-            return b"%o " % status.st_mode + path.read_bytes()
+            return b"%o " % status.st_mode + files.read(path, _HASHED)  # a FIFO may have come meanwhile
         if stat.S_ISLNK(status.st_mode):
             return os.fsencode(path.readlink())
     except OSError:

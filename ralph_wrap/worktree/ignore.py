@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from pathlib import Path
 
 from ralph_wrap.config import IgnoreLocation
@@ -58,7 +59,7 @@ def _has_plain_rule(repository: Repository) -> bool:
         except OSError:
             return False
         lines = {line.removesuffix(b"\r") for line in content.split(b"\n")}
-        if len(content) == _LARGEST or any(line.startswith(b"!") for line in lines):
+        if any(line.startswith(b"!") for line in lines):
             return False
         if lines & rules:
             return True
@@ -97,7 +98,7 @@ def ensure_ignored(git: Git, repository: Repository, rule: IgnoreLocation) -> Pa
             while not is_ignored(git, _PROBE):
                 path.parent.mkdir(exist_ok=True)
                 before = files.state(path)
-                content = path.read_bytes() if path.exists() else b""
+                content = files.read(path, sys.maxsize) if before else b""
                 if files.replace(path, appended(content), unless_changed_since=before):
                     return path
             return None

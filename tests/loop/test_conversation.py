@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,10 @@ import pytest
 from ralph_wrap.agents import known
 from ralph_wrap.config import Settings
 from ralph_wrap.config.settings import AgentInvocation
-from ralph_wrap.loop.conversation import AgentConversation
+from ralph_wrap.loop.conversation import AgentConversation, last_conversation
 from ralph_wrap.loop.policy import CutReason, Iteration, UsageLimitRefusal
 from ralph_wrap.system.log import Log
+from tests.support.wait import CAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,3 +111,16 @@ def test_a_first_iteration_that_fails_can_be_gone_on_with(log: Log) -> None:
     resumption = _resumption(log)
     resumption.note(FAILED, "a-1")
     assert resumption.session == "a-1"
+
+
+def test_a_fifo_in_the_place_of_the_output_makes_nobody_wait(tmp_path: Path) -> None:
+    """An agent can put it there, and a resumed session looks for the name of the conversation."""
+    fifo = tmp_path / "output.log"
+    os.mkfifo(fifo)
+    look = threading.Thread(target=last_conversation, args=(fifo, "claude"), daemon=True)
+    look.start()
+    look.join(CAP)
+    is_waiting = look.is_alive()
+    os.close(os.open(fifo, os.O_RDWR | os.O_NONBLOCK))  # whoever waits goes on
+    look.join()
+    assert not is_waiting
