@@ -251,7 +251,7 @@ def _recorded(log: Path) -> dict[int, tuple[str, bool]]:
     """
     recorded: dict[int, tuple[str, bool]] = {}
     try:
-        lines = files.read(log, _LARGEST).split(b"\n")
+        lines = files.read_beginning(log, _LARGEST).split(b"\n")
     except OSError:
         return {}
     for line in lines:

@@ -452,7 +452,7 @@ def _agent_started(claim: SessionClaim) -> bool:
     if claim.record.state == "starting":
         return False
     try:
-        events = files.read(claim.directory / "events.jsonl", _EVENTS_READ)
+        events = files.read_beginning(claim.directory / "events.jsonl", _EVENTS_READ)
     except OSError:
         return True
     return b'"event": "agent.started"' in events

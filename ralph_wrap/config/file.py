@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 from pathlib import Path
@@ -41,7 +42,8 @@ def read(root: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", "chmod or remove it") from None
+        hint = "make it shorter" if error.errno == errno.EFBIG else "chmod or remove it"
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint) from None
     try:
         text = content.decode()
         table = deferred.tomllib.loads(text)

@@ -124,7 +124,7 @@ def _has_no_gitlink(path: Path) -> bool:
         content = files.read(path, _LARGEST)
     except OSError:
         return False
-    return len(content) < _LARGEST and _GITLINK_MODE not in content and b"link" not in content
+    return _GITLINK_MODE not in content and b"link" not in content
 
 
 def cached_tree(path: Path) -> str | None:
@@ -157,7 +157,7 @@ def _extensions(path: Path) -> bytes | None:
         content = files.read(path, _LARGEST)
     except OSError:
         return None
-    if content[:8] != _VERSION_2 or len(content) == _LARGEST:
+    if content[:8] != _VERSION_2:
         return None
     at = _HEADER
     for _ in range(int.from_bytes(content[8:_HEADER])):

@@ -148,8 +148,8 @@ def _packed(path: Path, tops: tuple[str, ...]) -> list[bytes]:
         content = files.read(path, _LARGEST_PACKED)
     except FileNotFoundError:
         return []
-    if len(content) == _LARGEST_PACKED or not re.fullmatch(_PACKED_REFS, content):
-        raise OSError(f"{path} is too large or damaged")
+    if not re.fullmatch(_PACKED_REFS, content):
+        raise OSError(f"{path} is damaged")
     below = "|".join(map(re.escape, tops))
     return re.findall(rf"(?m)^[0-9a-f]+ ((?:{below})/.+)$".encode(), content)
 

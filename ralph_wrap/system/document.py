@@ -106,7 +106,7 @@ class DocumentFormat(NamedTuple):
             ValueError: it is damaged, too large, or of another version.
 
         """
-        content = files.read(path, self.largest + 1)
+        content = files.read_beginning(path, self.largest + 1)
         if len(content) > self.largest:
             raise ValueError(f"it has more than {self.largest} bytes")
         return self.decode(content, meaning)

@@ -132,3 +132,10 @@ def test_without_a_directory_for_it_there_is_no_file(configured: ConfiguredProje
     """A ``.ralph`` that is a file is a reason to fall back, which is not decided here."""
     (configured.root / ".ralph").write_text("")
     assert configured.load() == Settings(project=configured.root, command=("agent.sh",), given=())
+
+
+def test_no_key_at_the_end_of_a_long_file_is_lost(configured: ConfiguredProject) -> None:
+    """Half a file can be valid: it is an error, and not obeyed without the rest."""
+    configured.file(f"max_iterations = 9\n#{'x' * (1 << 20)}\nmax_stalls = 1\n")
+    error = configured.refused()
+    assert error.message.endswith("config.toml cannot be read: larger than 1048576 bytes")

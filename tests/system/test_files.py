@@ -326,7 +326,7 @@ def test_waiting_for_a_directory_ends(room: Path) -> None:
 def test_a_file_is_read_up_to_the_limit(room: Path) -> None:
     """A huge file of an agent does not fill the memory."""
     (room / "file").write_bytes(b"0123456789")
-    assert (files.read(room / "file"), files.read(room / "file", 4)) == (b"0123456789", b"0123")
+    assert (files.read(room / "file"), files.read_beginning(room / "file", 4)) == (b"0123456789", b"0123")
 
 
 @pytest.mark.timeout(20)
@@ -387,3 +387,14 @@ def test_the_type_of_a_file_system(tmp_path: Path) -> None:
     """As the kernel names it; a path without a file has none."""
     assert files.file_system_type(Path("/proc")) == "proc"
     assert files.file_system_type(tmp_path / "nothing") is None
+
+
+def test_half_a_file_is_not_read(tmp_path: Path) -> None:
+    """It may have another meaning than the whole; who wants the beginning says so."""
+    path = tmp_path / "file"
+    path.write_bytes(b"12345678")
+    assert files.read(path, 8) == b"12345678"
+    with pytest.raises(OSError, match="larger than 7 bytes") as caught:
+        files.read(path, 7)
+    assert caught.value.errno == errno.EFBIG
+    assert files.read_beginning(path, 7) == b"1234567"

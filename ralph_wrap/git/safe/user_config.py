@@ -51,7 +51,7 @@ def _parse(words: list[str]) -> Iterator[ConfigEntry]:
 
 def _includes(path: Path) -> bool:
     try:
-        return _INCLUDE in files.read(path.resolve(), _LARGEST).lower()
+        return _INCLUDE in files.read_beginning(path.resolve(), _LARGEST).lower()
     except (OSError, RuntimeError):
         return False
 

@@ -45,7 +45,7 @@ def events(directory: Path) -> list[dict[str, Any]]:
 def _format(path: Path) -> str:
     """Return the format of an agent's output from the beginning of the event log; empty for none."""
     try:
-        beginning = files.read(path, _BEGINNING)
+        beginning = files.read_beginning(path, _BEGINNING)
     except OSError:
         return ""
     formats = (event.get("output") for event in parsed(beginning) if event.get("event") == "agent.started")

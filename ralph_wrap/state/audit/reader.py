@@ -82,7 +82,7 @@ class Reader:
     def content(self, path: str, largest: int = LARGEST) -> bytes | None:
         """Return the content of a plain file; ``None`` if there is none, which is added if it is no file."""
         try:
-            content = files.read(Path(path), largest + 1)
+            return files.read(Path(path), largest)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -91,10 +91,6 @@ class Reader:
             else:
                 self.add(path, FindingKind.UNREADABLE, "", str(error.errno))
             return None
-        if len(content) > largest:
-            self.add(path, FindingKind.UNREADABLE, "", "too large")
-            return None
-        return content
 
     def not_plain(self, path: str) -> None:
         """Add what is in the place of a plain file or directory."""

@@ -326,7 +326,20 @@ def read(path: Path, limit: int = 1 << 20) -> bytes:
     """Read a regular file that is not a symlink.
 
     Arguments:
-        limit: the most bytes to read.
+        limit: the most bytes that it may have. Half a file can have another meaning than the whole.
+
+    Raises:
+        OSError: not there, not readable, not a regular file, or larger (``EFBIG``).
+
+    """
+    content = read_beginning(path, limit + 1)
+    if len(content) > limit:
+        raise OSError(errno.EFBIG, f"larger than {limit} bytes", str(path))
+    return content
+
+
+def read_beginning(path: Path, limit: int) -> bytes:
+    """Read at most this number of bytes of a regular file that is not a symlink.
 
     Raises:
         OSError: not there, not readable, or not a regular file.
