@@ -229,19 +229,22 @@ class OutputRelay:
 
         Arguments:
             patience: maximum time to wait, in seconds.
-            cancel: looked at every second; a signal ends the wait.
+            cancel: looked at every second; after a signal it is a second at most.
 
         Returns:
             Number of bytes that were not read; the log has them.
 
         """
-        deadline = time.monotonic() + patience
+        begun = time.monotonic()
+        self.handle(set())
         for channel in (self._stdout, self._stderr):
             while channel.waiting and channel.target is not None:
-                if _has_room(channel.target, 1.0):
-                    channel.forward()
-                elif cancel.requested or time.monotonic() >= deadline:
+                # A reader that takes a little again and again must not hold the end up, either.
+                left = begun + (min(patience, 1.0) if cancel.requested else patience) - time.monotonic()
+                if left <= 0:
                     break
+                if _has_room(channel.target, min(left, 1.0)):
+                    channel.forward()
         return len(self._stdout.waiting) + len(self._stderr.waiting)
 
     def close(self) -> None:

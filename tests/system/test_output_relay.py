@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import subprocess
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import FileIO
@@ -22,6 +23,8 @@ from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ralph_wrap.system.cancel import CancelToken
 
 pytestmark = pytest.mark.timeout(60)  # what must not block fails soon
 
@@ -241,6 +244,31 @@ def test_flushing_ends_when_the_user_hurries(big: Path, log: Path) -> None:
         assert len(reader.read(1 << 20) or b"") + given_up == 100_000
         assert given_up > 0
     assert log.read_bytes() == EVERYTHING[:100_000]
+
+
+@pytest.mark.parametrize(("patience", "cancel"), [(0.5, NEVER), (3600, cancelled())], ids=["time", "signal"])
+def test_a_slow_reader_does_not_hold_the_end_up(log: Path, patience: float, cancel: CancelToken) -> None:
+    """It takes 40 kB a second, so there is always room again before the wait for room ends."""
+    with (
+        _pipe() as (reader, stdout),
+        _pipe() as (_, stderr),
+        _carrying(log, stdout.fileno(), stderr.fileno()) as carried,
+    ):
+        carried.relay.show(EVERYTHING[:400_000])
+        ended = threading.Event()
+
+        def read_slowly() -> None:
+            while not ended.wait(0.1):
+                reader.read(4096)
+
+        slow = threading.Thread(target=read_slowly)
+        slow.start()
+        try:
+            given_up = carried.relay.flush(patience, cancel)
+        finally:
+            ended.set()
+            slow.join()
+    assert given_up > 100_000
 
 
 # The end of an iteration
