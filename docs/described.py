@@ -106,6 +106,7 @@ FILES = {
     f"{POOL}/": "Warm worktrees, with `pool = N`.",
     f"{RUN}/trash/": "Removed worktrees that are not deleted yet.",
     f"{RUN}/containers/": "Locks of `ralph-wrap init`, by which other containers know that this one lives.",
+    f"{RUN}/expiring.json": "When each dropped branch that is due was first found to be so.",
     f"{RUN}/checks.json": "Results of `check`.",
     f"{RUN}/landings.jsonl": "What has landed: one JSON object per line.",
     f"{RUN}/landing-<n>.json": "The note of a killed merge that is not yours, or cannot be read.",

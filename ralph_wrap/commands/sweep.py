@@ -121,6 +121,8 @@ def sweep(
     )
     swept, shared = [], SharedFacts(project)
     for (home, record), verdict in zip(records, verdicts, strict=True):
+        if verdict is Verdict.UNKNOWN and not home.has(record.id):  # another process has just finished it
+            continue
         dead = verdict is Verdict.ORPHAN or (verdict is Verdict.FOREIGN and record.id in adopted)
         if isinstance(record, UnreadableRecord):
             swept.append(

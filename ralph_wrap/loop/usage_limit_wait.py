@@ -52,7 +52,8 @@ class UsageLimitWait:
         now = time.time()
         try:
             if seconds:
-                self._account.refuse(now + seconds, now)
+                is_stated = refusal.seconds is not None and refusal.seconds > 0
+                self._account.refuse(now + seconds, now, is_stated=is_stated)
         except OSError as error:
             self._log.event("limit.not_shared", reason=str(error))
         at = "" if refusal.until is None else f" until {clock(refusal.until)}"
@@ -89,9 +90,9 @@ class UsageLimitWait:
 
         def look() -> float | None:
             now = time.time()  # this clock runs on while the machine sleeps
-            if not self._account.refused_until(now - spread):
+            if not (ending := self._account.refused_until(now, spread)):
                 return None
-            ends = time.monotonic() + until + spread - now
+            ends = time.monotonic() + ending + spread - now
             return self._progress.count_down("the usage limit ends", ends)
 
         try:

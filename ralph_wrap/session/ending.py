@@ -232,6 +232,7 @@ class SessionEnd:
         """Wait for the readers of the output, and print the summary of the report."""
         if self._state.relay is not None:
             self._give_readers_time(self._state.relay)
+        self._log.tell_repeated()
         if (report := self._state.report) is not None:
             text = deferred.report.summary(report, self._claim.directory / "output.log", self._log.location)
             self._log.block("session.released", deferred.report.ending(report), text, **report.to_dict())

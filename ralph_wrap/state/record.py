@@ -117,11 +117,13 @@ class UnreadableRecord(NamedTuple):
     Attributes:
         id: the name of its file.
         reason: the error, for people.
+        is_gone: there is no such file any more.
 
     """
 
     id: str
     reason: str
+    is_gone: bool = False
 
 
 def read_record(path: Path) -> SessionRecord | UnreadableRecord:
@@ -130,7 +132,8 @@ def read_record(path: Path) -> SessionRecord | UnreadableRecord:
     try:
         return _FORMAT.read(path, lambda loaded: _checked(loaded, name))
     except OSError as error:
-        return UnreadableRecord(name, error.strerror or str(error))
+        is_gone = isinstance(error, FileNotFoundError)
+        return UnreadableRecord(name, error.strerror or str(error), is_gone)
     except ValueError as error:
         return UnreadableRecord(name, f"not a record of this version: {error}")
 

@@ -19,7 +19,7 @@ from ralph_wrap.system.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
 _NAMESPACE = deferred.pattern(r"pid:\[([0-9]{1,20})\]")  # namespaces(7)
@@ -134,11 +134,11 @@ class Registry(NamedTuple):
             paths = sorted(self.agents.glob("*.json"))
         except OSError:
             return []
-        return [read_record(path) for path in paths]
+        return _not_gone(map(read_record, paths))
 
     def finished(self) -> list[SessionRecord | UnreadableRecord]:
         """Return the record of every session that is finished."""
-        return [read_record(path) for path in self.finished_paths()]
+        return _not_gone(map(read_record, self.finished_paths()))
 
     def with_worktrees(
         self, worktrees: Path, taken: Collection[str]
@@ -204,6 +204,13 @@ class Registry(NamedTuple):
     def has(self, agent_id: str) -> bool:
         """Return whether there is a record of a session that is not finished."""
         return os.path.lexists(self.record_path(agent_id))
+
+
+def _not_gone(
+    records: Iterable[SessionRecord | UnreadableRecord],
+) -> list[SessionRecord | UnreadableRecord]:
+    """Leave out records that have gone since their directory was read: another process has finished them."""
+    return [record for record in records if isinstance(record, SessionRecord) or not record.is_gone]
 
 
 def _has_worktree(record: SessionRecord | UnreadableRecord, name: str) -> bool:

@@ -42,6 +42,7 @@ _BLOCK = "_block"  # the key of a text in several lines for people; no line of J
 FORMAT_VARIABLE = "RALPH_WRAP_LOG_FORMAT"
 """The variable of the option --log-format, which counts for each command."""
 
+_ITERATION = deferred.pattern(r"\biteration [0-9]+\b")
 _CHUNK = 4096  # bytes that fit into a pipe that poll() says has room (pipe(7): PIPE_BUF)
 
 
@@ -118,6 +119,7 @@ class Log:
         self._file = -1
         self._early: list[bytes] | None = []
         self._processors: Sequence[Processor] = (_stamped, self._keep, self._print)
+        self._warned: dict[tuple[str, str], int] = {}  # how often each warning came
         self._identity: Mapping[str, str] = {}
         self._logger: BindableLogger | _Chain = _Chain(self._processors, {})
 
@@ -179,8 +181,15 @@ class Log:
         self._log("info", event, "", **_without_empty(message=message), **facts)
 
     def warning(self, event: str, message: str, hint: str = "", **facts: Any) -> None:
-        """Log and print a warning, and what the user can do."""
+        """Log and print a warning, and what the user can do; one that comes again is only logged."""
         self._log("warning", event, "", message=message, **_without_empty(hint=hint), **facts)
+
+    def tell_repeated(self) -> None:
+        """Print how often warnings came that were printed only once."""
+        for (name, message), count in self._warned.items():
+            if count > 1:
+                self.event("warning.repeated", f"{count} times in all: {message}", of=name, count=count)
+        self._warned.clear()
 
     def error(self, event: str, message: str, hint: str = "", **facts: Any) -> None:
         """Log and print the reason of an end."""
@@ -254,7 +263,7 @@ class Log:
             os.write(self._file, line)
 
     def _print(self, _logger: WrappedLogger, _method: str, event: _Event) -> _Event:
-        if not self._is_printed(event["event"], event):
+        if not self._is_printed(event["event"], event) or self._came_before(event):
             return event
         if self.as_json:
             self._write(_json(event))
@@ -262,6 +271,14 @@ class Log:
         text = f"{event[_BLOCK]}\n".encode(errors="backslashreplace")
         self._print_words(text if event[_BLOCK] else _sentence(event, colour=self._colour))
         return event
+
+    def _came_before(self, event: _Event) -> bool:
+        """Count a warning, and return whether it was printed already, for another iteration perhaps."""
+        if event["level"] != "warning":
+            return False
+        key = event["event"], _ITERATION.sub("an iteration", event["message"])
+        self._warned[key] = self._warned.get(key, 0) + 1
+        return self._warned[key] > 1
 
     def _print_words(self, words: bytes) -> None:
         words = self.last_line.begun() + words

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ralph_wrap.loop.usage_limit import AgentAccount
+from tests.support.wait import eventually
 
 NOW = 1_800_000_000.0
 DAY = 86400.0
@@ -123,6 +124,27 @@ def test_a_symlink_is_not_followed(limits: Path, tmp_path: Path) -> None:
         account.refuse(NOW + 60, NOW)
     assert list(elsewhere.iterdir()) == []
     assert account.refused_until(NOW) == NOW + 60
+
+
+@pytest.mark.parametrize("set_back", [0.0, 7200.0], ids=["right", "set back"])
+@pytest.mark.parametrize("is_own", [True, False], ids=["own", "shared"])
+def test_a_guessed_wait_is_over_whatever_the_clock_says(
+    limits: Path, set_back: float, *, is_own: bool
+) -> None:
+    """The service has named no time, so half a minute is half a minute, in each session."""
+    one = _account(limits)
+    one.refuse(NOW + 0.3, NOW, is_stated=False)
+    waiting = one if is_own else _account(limits)
+    now = NOW - set_back
+    assert now < waiting.refused_until(now) <= now + 0.3
+    eventually(lambda: not waiting.refused_until(now), "the end of the wait")
+    assert now - 5 < waiting.refused_until(now, 5.0) <= now
+
+
+def test_a_time_that_a_service_has_named_is_a_time(limits: Path) -> None:
+    """Negative control: it is a time of day, by the clock that is right now."""
+    account = _share(limits, NOW + 60)
+    assert [each.refused_until(NOW - 7200) for each in (account, _account(limits))] == [NOW + 60] * 2
 
 
 def test_what_cannot_be_shared_holds_for_oneself(limits: Path) -> None:

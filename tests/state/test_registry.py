@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -347,7 +348,7 @@ def test_a_record_that_is_no_file_is_unreadable(home: Registry, kind: str, reaso
     elif kind == "FIFO":
         os.mkfifo(path)
     before = _all(home)
-    assert read_record(path) == UnreadableRecord("a3f2", reason)
+    assert read_record(path) == UnreadableRecord("a3f2", reason, is_gone=kind == "gone")
     assert _all(home) == before
 
 
@@ -365,3 +366,27 @@ def test_one_bad_record_hides_no_other(home: Registry) -> None:
     (home.agents / "ffff.json").mkdir()
     assert [found.id for found in home.unfinished()] == ["09be", "a3f2", "ffff"]
     assert home.unfinished()[1] == claim.record
+
+
+def test_a_record_that_another_process_finishes_is_not_unreadable(tmp_path: Path) -> None:
+    """It is listed, or it has gone; its directory was read before that."""
+    home, hidden = Registry(tmp_path / "run"), tmp_path / "hidden"
+    home.prepare()
+    record = home.record_path("a3f2")
+    record.write_text(json.dumps(RECORD))
+    is_over = threading.Event()
+
+    def finish_again_and_again() -> None:
+        while not is_over.is_set():
+            record.rename(hidden)
+            hidden.rename(record)
+
+    thread = threading.Thread(target=finish_again_and_again)
+    thread.start()
+    try:
+        found = [each for _ in range(5000) for each in home.unfinished()]
+    finally:
+        is_over.set()
+        thread.join()
+    assert 0 < len(found) < 5000
+    assert [each for each in found if isinstance(each, UnreadableRecord)] == []

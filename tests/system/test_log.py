@@ -335,3 +335,25 @@ def test_a_line_that_another_process_has_not_ended_stays_alone(tmp_path: Path, l
     first, *others = path.read_bytes().splitlines()
     assert first == left
     assert [json.loads(line)["event"] for line in others] == ["after.happened", "again.happened"]
+
+
+def test_a_warning_that_comes_again_is_said_once_and_counted(tmp_path: Path) -> None:
+    """The event log has each; another reason, and what is no warning, is said."""
+    with _narrated() as (teller, reader):
+        teller.attach(tmp_path / "events.jsonl")
+        for number in (1, 2, 13):
+            teller.warning("snapshot.failed", f"no snapshot of iteration {number}: full")
+        teller.warning("snapshot.failed", "no snapshot of iteration 14: locked")
+        teller.event("thing.happened", "a thing happened")
+        teller.event("thing.happened", "a thing happened")
+        teller.tell_repeated()
+        teller.close()
+        printed = [json.loads(line) for line in _read(reader).splitlines()]
+    assert [each["message"] for each in printed] == [
+        "no snapshot of iteration 1: full",
+        "no snapshot of iteration 14: locked",
+        *["a thing happened"] * 2,
+        "3 times in all: no snapshot of an iteration: full",
+    ]
+    logged = [json.loads(line)["event"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert logged.count("snapshot.failed") == 4

@@ -14,6 +14,7 @@ from ralph_wrap.errors import RalphError
 from ralph_wrap.loop.usage_limit_wait import clock
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import shortened, span
+from ralph_wrap.system.uptime import uptime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ class BatchRunner:
         self._running: list[BatchSession] = []
         self._forwarded = 0
         self._began = time.monotonic()
-        self._paused_until = 0.0
+        self._limited_until = 0.0  # in seconds since the epoch
+        self._paused_until = 0.0  # the same by the clock that nobody sets
         self._announced = 0.0
 
     def run(self) -> None:
@@ -117,15 +119,15 @@ class BatchRunner:
 
     def _start_some(self) -> None:
         while self._queue and not self.ended_by and len(self._running) < self._limits.jobs:
-            if time.time() < self._paused_until:
+            if uptime() < self._paused_until:
                 self._pause()
                 return
             self._begin(self._queue.pop(0))
 
     def _pause(self) -> None:
         """Start no session before the end of a usage limit: it would only wait for it."""
-        if self._announced < self._paused_until:
-            self._announced = self._paused_until
+        if self._announced < self._limited_until:
+            self._announced = self._limited_until
             message = (
                 f"the account's usage limit is reached: no session starts before {clock(self._announced)}"
             )
@@ -163,7 +165,7 @@ class BatchRunner:
         if self._limits.max_time is not None and not self.ended_by:
             waits.append(1000 * (self._began + self._limits.max_time - time.monotonic()))
         if self._queue and not self.ended_by and len(self._running) < self._limits.jobs:  # paused
-            waits.append(1000 * (self._paused_until - time.time()))
+            waits.append(1000 * (self._paused_until - uptime()))
         return max(0.0, min(waits)) + 1 if waits else None
 
     def _show(self) -> None:
@@ -220,7 +222,9 @@ class BatchRunner:
         line = session.hear(event)
         if session.state != self._state.tasks[session.key]:
             self._state.keep(session.key, session.state)
-        self._paused_until = max(self._paused_until, session.limited_until)
+        if session.limited_until > self._limited_until:
+            self._limited_until = session.limited_until
+            self._paused_until = uptime() + session.limited_until - time.time()
         if line is not None:
             line.print_on(self._log)
 
@@ -234,7 +238,7 @@ class BatchRunner:
             # docker stop sends one to each session. A second one from us would take away the time to save.
             self.ended_by = "signal"
             self._log.warning("batch.stopped", "a signal ended a session; no more sessions start")
-        elif session.state.ended_by == "usage-limit" and time.time() >= self._paused_until:
+        elif session.state.ended_by == "usage-limit" and uptime() >= self._paused_until:
             self._stop("usage-limit", "the account's usage limit is reached")
 
     def _end_all(self) -> None:

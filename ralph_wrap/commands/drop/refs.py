@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime
 
 from ralph_wrap import branches
@@ -12,7 +13,9 @@ from ralph_wrap.git import list_refs
 from ralph_wrap.git.read_back import other_tips, require_whole
 from ralph_wrap.git.transaction import RefChange, change_refs, ref_times
 from ralph_wrap.state.ids import agent_id_of, is_agent_id
-from ralph_wrap.state.project import repository_of
+from ralph_wrap.state.project import registries, repository_of
+from ralph_wrap.system import files
+from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
+    from ralph_wrap.state.registry import Registry
 
 _DROPPED = "refs/ralph/dropped/"  # the part of the name after ralph/ follows
 _DROPPED_ELSEWHERE = "refs/ralph/dropped-branches/"  # the whole name follows
@@ -30,6 +34,9 @@ SNAPSHOTS = "refs/ralph/snapshots/"
 """The refs of commits that no branch holds, by agent id."""
 
 _REASON = "ralph-wrap: dropped"
+_DUE = "expiring.json"  # when each ref was first found due
+_FORMAT = DocumentFormat(version=1, largest=16 << 20, indent=1)
+_SECOND_LOOK = 86400.0  # seconds after that, when it goes if it is still due
 
 
 class RestoredBranch(NamedTuple):
@@ -153,10 +160,37 @@ def _forget(git: Git, branch: Branch, earlier: Mapping[str, str], now: float) ->
         change_refs(git, old, _REASON, int(now))
 
 
+def _due_for_long(home: Registry, due: Mapping[str, str], wait: float, now: float) -> dict[str, str]:
+    """Return the refs that were due already when an earlier command looked, and note the others.
+
+    Arguments:
+        home: the registry of the project, which has the note.
+        due: object ids by ref.
+        wait: seconds between the two looks.
+
+    """
+    path = home.directory / _DUE
+    try:
+        before = _FORMAT.read(path, lambda loaded: {**loaded["first_seen"]})
+    except (OSError, ValueError):  # then these are the first looks
+        before = {}
+    seen = dict.fromkeys((f"{ref} {tip}" for ref, tip in due.items()), now)
+    for name in seen.keys() & before.keys():
+        first = before[name]
+        if isinstance(first, (int, float)) and first <= now:
+            seen[name] = first
+    if seen != before:
+        with contextlib.suppress(OSError):  # without the note, nothing expires
+            home.prepare()
+            files.replace(path, _FORMAT.encode({"first_seen": seen}))
+    return {ref: tip for ref, tip in due.items() if now - seen[f"{ref} {tip}"] >= wait}
+
+
 def expire(project: Project, keep: float, now: float) -> list[str]:
     """Delete the refs of branches that were dropped more than *keep* seconds ago, and return their names.
 
-    A ref without a known time stays.
+    A ref without a known time stays. A clock that is wrong for a moment deletes nothing: a ref goes only if
+    an earlier command, at least a day before, has found it due as well.
 
     Arguments:
         keep: seconds; 0 keeps all refs for ever.
@@ -173,7 +207,8 @@ def expire(project: Project, keep: float, now: float) -> list[str]:
     if not keep or not refs:
         return []
     times = ref_times(git, refs)
-    old = {ref: tip for ref, tip in refs.items() if now - times.get(ref, now) > keep}
+    due = {ref: tip for ref, tip in refs.items() if now - times.get(ref, now) > keep}
+    old = _due_for_long(next(registries(project)), due, min(keep, _SECOND_LOOK), now)
     if not old:
         return []
     sessions = branches.recorded(project)

@@ -17,6 +17,7 @@ It also leaves out frequent changes of other programs that do no harm:
 - remote branches: editors fetch in the background, and a fetch only moves copies;
 - the upstream of a session's branch in ``config``, which ``git push -u`` writes;
 - the changes of ``git gc``: refs are compared by name and not by file, and ``info/refs`` only lists them.
+  Git writes that list first into ``info/refs_`` and six letters (git-update-server-info(1)).
 
 It does not see files that git ignores, or that are marked assume-unchanged.
 """
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -58,6 +60,7 @@ _LOOKED_AT = 10_000  # the maximum number of changed and untracked files whose s
 _LARGEST = 1 << 20  # bytes; of a larger hook only size and times are compared
 _OUR_FILES = (".ralph/worktrees/", ".ralph/run/")
 _TEMPORARY = ("..gitignore.", "..exclude.")  # temporary files beside an ignore file (files.replace)
+_LIST_OF_REFS = re.compile(r"info/refs(_\w{6})?")
 _STASH = "refs/stash"
 _INSIDE = "changed inside"  # the state of a submodule with uncommitted work
 
@@ -297,7 +300,9 @@ def _kept(git: Git) -> Iterator[tuple[str, bytes]]:
             name = f"{directory}/{path.name}"
             if name == "info/exclude":
                 yield name, b"\n".join(_without_rule(_content(path)))
-            elif path.suffix != ".sample" and name != "info/refs" and not path.name.startswith(_TEMPORARY):
+            elif path.suffix == ".sample" or _LIST_OF_REFS.fullmatch(name) is not None:
+                continue
+            elif not path.name.startswith(_TEMPORARY):
                 yield name, _content(path)
 
 

@@ -29,7 +29,10 @@ DAY = 86400.0
 
 
 def _expire(repo: Repo, keep: float, now: float) -> list[str]:
-    return dropping.expire(project.find_project(repo.path, os.environ), keep, now)
+    """Look twice, a day apart: the first look deletes nothing."""
+    found = project.find_project(repo.path, os.environ)
+    assert dropping.expire(found, keep, now) == []
+    return dropping.expire(found, keep, now + DAY)
 
 
 # Down and back
@@ -218,10 +221,21 @@ def test_what_was_dropped_is_forgotten_after_a_while(repo: Repo) -> None:
     repo.git("update-ref", "refs/ralph/snapshots/09be/1", repo.head)
     assert drop_some(repo, "a3f2", now=NOW) is None
     assert drop_some(repo, "09be", now=NOW + 20 * DAY) is None
-    assert _expire(repo, 30 * DAY, NOW + 29 * DAY) == []
+    assert _expire(repo, 30 * DAY, NOW + 28 * DAY) == []
     assert _expire(repo, 0, NOW + 900 * DAY) == []
     assert _expire(repo, 30 * DAY, NOW + 31 * DAY) == ["ralph/a3f2"]
     assert [*refs(repo)] == ["ralph/dropped/09be", "ralph/snapshots/09be/1"]
+
+
+def test_a_clock_that_was_wrong_deletes_nothing(repo: Repo) -> None:
+    """It was a month ahead for a moment; what is due is due again a day later, by a clock that went on."""
+    repo.git("branch", "ralph/a3f2")
+    assert drop_some(repo, "a3f2", now=NOW) is None
+    found = project.find_project(repo.path, os.environ)
+    wrong, right = NOW + 31 * DAY, NOW + DAY
+    for now in (wrong, wrong + 60, right, wrong, wrong + DAY - 60):
+        assert dropping.expire(found, 30 * DAY, now) == []
+    assert dropping.expire(found, 30 * DAY, wrong + DAY) == ["ralph/a3f2"]
 
 
 def test_snapshots_of_a_branch_that_is_there_again_stay(repo: Repo) -> None:
@@ -335,7 +349,8 @@ def test_the_commands_answer_in_words(repo: Repo) -> None:
     assert (done.status, done.stdout.decode()) == (0, f"ralph/a3f2  dropped at {repo.head[:12]}\n")
     done = command("drop", "--older-than", "1s", cwd=repo.path)
     assert done.stdout.decode() == f"ralph/09be  dropped at {repo.head[:12]}\n"
-    printed = [json.loads(line)["message"] for line in done.stderr.splitlines()]
+    again = command("drop", "--older-than", "1s", cwd=repo.path)
+    printed = [json.loads(line)["message"] for line in again.stderr.splitlines()]
     assert "ralph/a3f2, which was dropped earlier, can no longer be restored" in printed
     assert command("restore", "a3f2", cwd=repo.path).status == 4
 

@@ -163,6 +163,7 @@ INNOCENT = {
         "true",
     ),
     "refs packed": ("git branch side", "git pack-refs --all; git gc -q --prune=now; git update-server-info"),
+    "refs being listed": ("", "echo > .git/info/refs_a1B2c3"),
     "a fetch": (UPSTREAM, "git fetch -q origin"),
     "its own branch pushed": (UPSTREAM, f"{IN}git push -q -u origin HEAD"),
     "another session": (

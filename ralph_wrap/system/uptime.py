@@ -1,0 +1,12 @@
+"""A clock that nobody sets: the time since the start of the machine, its sleep included."""
+
+from __future__ import annotations
+
+import time
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def uptime() -> float:
+    """Return the seconds since the machine has started; processes of one boot can compare them."""
+    return time.clock_gettime(_CLOCK)
