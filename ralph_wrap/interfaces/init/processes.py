@@ -28,7 +28,7 @@ _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, <linux/sched.h>; the flags are field 
 
 _RECORD = re.compile(r"(?:[0-9a-f]{4}){1,2}\.json")
 _SESSION = re.compile(r"\d{8}T\d{6}Z-(?:[0-9a-f]{4}){1,2}")
-_LARGEST_RECORD = 1 << 16  # bytes; a real one has less than 1,000
+_LARGEST_RECORD = 1 << 16  # bytes; a real one has less than 1,000, and a long command in it is cut
 _LOCK = re.compile(rb"^\d+: FLOCK +\w+ +WRITE (\d+) [^ ]*:(\d+) ", re.MULTILINE)  # proc(5): pid and inode
 _LARGEST_TABLE = 1 << 24  # bytes; a lock has about 50
 _RECORDS_TIME = 0.5  # seconds for all records: a project full of large ones must not delay our signals

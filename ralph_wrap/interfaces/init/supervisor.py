@@ -67,6 +67,8 @@ class Supervisor:
         self._sweep_again = False
         self._resume_due = resume
         self._ending: float | None = None  # start of the end, on the monotonic clock
+        self._carriers: dict[int, set[int]] = {}  # programs that run sessions, with those at the first look
+        self._command_has_it = False  # a signal that ends it was passed on to the command
         self._hurried = False  # a signal asked for the end, and Docker kills us soon after it
         self._rounds = 0  # how many times all processes got a signal
         self._watched: dict[int, _WatchedProcess] = {}
@@ -109,9 +111,10 @@ class Supervisor:
     def _handle(self, number: int) -> None:
         if number == signal.SIGCHLD:
             return
-        if self._command:
+        if self._command and not (number in _ENDING and self._carries_sessions(self._command)):
             try:
                 os.kill(self._command, number)  # not reaped, so no other process can have its pid
+                self._command_has_it |= number in _ENDING
             except OSError as error:  # the command has changed its user
                 say(f"cannot signal the command: {error.strerror}")
         if number in _ENDING and self._hurried:
@@ -200,19 +203,42 @@ class Supervisor:
             watched.label for watched in self._watched.values() if watched.is_session or not watched.refused
         ]
 
+    def _carries_sessions(self, pid: int) -> bool:
+        """Return whether a process runs sessions, as ``timeout 1h ralph-wrap run`` does.
+
+        It gets no signal while they end: it may pass it on, and a session takes a second one for *hurry*. If
+        it starts another session after one has ended, it does get one.
+        """
+        table = processes.processes()
+        _, wrappers = self._sessions_in(table)
+        return pid in self._carrying(table, wrappers) and pid not in wrappers
+
+    def _sessions_in(self, table: Mapping[int, ProcessInfo]) -> tuple[dict[int, str], set[int]]:
+        """Return the sessions that are registered, and the pids of all processes that run sessions."""
+        registered = processes.registered(self._project, table)
+        return registered, {pid for pid in table if pid in registered or processes.is_wrapper(pid)}
+
+    def _carrying(self, table: Mapping[int, ProcessInfo], masters: set[int]) -> set[int]:
+        """Return the processes above sessions that were there at the first look, and run no later one."""
+        below: dict[int, set[int]] = {}
+        for master in masters:
+            for pid in processes.ancestry(master, table):
+                below.setdefault(pid, set()).add(master)
+        return {pid for pid, found in below.items() if found <= self._carriers.setdefault(pid, found)}
+
     def _concerned(self) -> Mapping[int, tuple[ProcessInfo, str | None]]:
         """Return the processes to end, sessions first, each with its session or ``None``."""
         table = processes.processes()
-        registered = processes.registered(self._project, table)
-        wrappers = {pid for pid in table if pid in registered or processes.is_wrapper(pid)}
+        registered, wrappers = self._sessions_in(table)
         spared = {1, os.getpid(), *processes.ancestry(os.getpid(), table)}
         # A session ends the processes below it itself. So does a sweep, because it saves.
         masters = ({*wrappers, self._sweep} & table.keys()) - spared
+        carriers = self._carrying(table, masters & wrappers) - wrappers
         chosen = {}
         for pid in sorted(table, key=lambda pid: pid not in masters):
             above = processes.ancestry(pid, table)
             reached = self._is_init or os.getpid() in above or pid in registered
-            if reached and pid not in spared and not above & masters:
+            if reached and pid not in spared and pid not in carriers and not above & masters:
                 chosen[pid] = table[pid], registered.get(pid, "") if pid in wrappers else None
         return chosen
 
@@ -229,7 +255,7 @@ class Supervisor:
     def _ask(self, watched: _WatchedProcess, request: str) -> _WatchedProcess:
         """Ask a process to end, by TERM, or by HUP if it ignores TERM, as interactive shells do."""
         pid, deaf = watched.process.pid, processes.ignores_term(watched.process.pid)
-        has_it = pid == self._command and not watched.signalled and not deaf  # we forwarded it
+        has_it = pid == self._command and self._command_has_it and not watched.signalled and not deaf
         try:
             if not has_it:
                 _send(watched, signal.SIGHUP if deaf else signal.SIGTERM)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.needs import PID_NAMESPACES, PROGRAM_FOR_OTHERS, needs, needs_pid_namespaces
-from tests.support.pid1 import Container, heard_by
+from tests.support.pid1 import Container, heard_by, listener
 from tests.support.processes import status_of
 from tests.support.wait import eventually, never
 
@@ -99,6 +100,34 @@ def test_what_other_processes_have_started_gets_term(inside: Container) -> None:
     assert eventually(lambda: inside.heard("worker"), "the worker to get SIGTERM") == ["SIGTERM"]
     inside.send(signal.SIGTERM)
     assert inside.wait() == 0
+
+
+@needs_pid_namespaces
+@pytest.mark.parametrize("is_command", [True, False], ids=["the command", "docker exec"])
+def test_a_session_below_another_program_gets_one_term(project: Path, *, is_command: bool) -> None:
+    """That program passes on what it gets, and a second TERM would take the grace of the agent away."""
+    words = ("timeout", "600", *listener(project, "session", 2, program="ralph-wrap"))
+    with Container(project, "--stop-timeout=60s", *(("--", *words) if is_command else ())) as container:
+        if not is_command:
+            container.execute(*words)
+        eventually((project / "session.pid").exists, "the session")
+        container.send(signal.SIGTERM)
+        eventually(lambda: container.heard("session"), "the session to get SIGTERM")
+        never(lambda: len(container.heard("session")) > 1, "a second SIGTERM came")
+        container.send(signal.SIGTERM)
+        assert (container.wait(), container.heard("session")) == (0, ["SIGTERM"] * 2)
+
+
+@needs_pid_namespaces
+@pytest.mark.parametrize("rest", ["sleep 600", "while :; do {session}; done"], ids=["other work", "again"])
+def test_a_program_that_goes_on_after_its_session_gets_term(project: Path, rest: str) -> None:
+    """It has other work to do, or starts the next session."""
+    session = shlex.join(listener(project, "session", 1, program="ralph-wrap"))
+    script = f"{session}; {rest.format(session=session)}"
+    with Container(project, "--stop-timeout=60s", "--", "sh", "-c", script) as container:
+        eventually((project / "session.pid").exists, "the session")
+        container.send(signal.SIGTERM)
+        assert container.wait() == 128 + signal.SIGTERM
 
 
 @needs_pid_namespaces
