@@ -227,7 +227,7 @@ def _own_tag(git_dir: Path, git: Git) -> str | None:
     if not tags:
         return None
     try:
-        first = decode(files.read(git_dir / "logs" / "HEAD", _FIRST_LINE)).partition("\n")[0]
+        first = decode(files.read_beginning(git_dir / "logs" / "HEAD", _FIRST_LINE)).partition("\n")[0]
         cloned = int(first.partition("\t")[0].split(" ")[-2])
     except (FileNotFoundError, IndexError, ValueError):
         cloned = 0
