@@ -91,6 +91,8 @@ _ALWAYS = (
     *("-c", "core.splitIndex=false"),
     *("-c", "splitIndex.sharedIndexExpire=never"),
     *("-c", "core.commitGraph=false"),  # git believes what a forged commit graph says about parents
+    *("-c", "i18n.logOutputEncoding=UTF-8"),  # what we read; in UTF-16 there is no newline that we know
+    *("-c", "i18n.commitEncoding=UTF-8"),  # what we write
     *("-c", "safe.bareRepository=explicit"),  # a directory in a project may look like a repository
 )
 _READABLE = ("-c", "core.quotePath=false")

@@ -12,6 +12,8 @@ import pytest
 from ralph_wrap import git
 from ralph_wrap.errors import GitError, NoCheckoutError, NotARepositoryError, UntrustedError
 from ralph_wrap.git import Git, Repository, command, merge
+from ralph_wrap.git.compare import facts_of
+from ralph_wrap.git.objects import commits_without
 from tests.git.repositories import git_in, refusal
 from tests.support.needs import needs_other_users
 from tests.support.repo import Repo, make_repo
@@ -229,3 +231,17 @@ def test_existing_commits_are_picked_out(repo: Repo) -> None:
     """Not blobs, not what is not there."""
     blob = repo.git("rev-parse", "HEAD:file.txt")
     assert git.existing_commits(git_in(repo.path), [blob, repo.head, "f" * 40]) == [repo.head]
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16", "ISO-8859-1"])
+def test_the_encoding_of_a_repository_changes_no_answer(repo: Repo, encoding: str) -> None:
+    """Git writes its lists of commits in it, unless we name ours."""
+    before, commit = repo.head, repo.commit("größer")
+    repo.git("config", "i18n.logOutputEncoding", encoding)
+    repo.git("config", "i18n.commitEncoding", encoding)
+    found = commits_without(git_in(repo.path), [commit], before)
+    assert [(summary.id, summary.subject) for summary in found] == [(commit, "größer")]
+    assert facts_of(git_in(repo.path), [commit])[commit].subject == "größer"
+    where = git_in(repo.path)
+    made = git.commit_tree(where, git.tree_of(where, commit), [commit], "weiß\n")
+    assert repo.git("-c", "i18n.logOutputEncoding=UTF-8", "log", "-1", "--format=%s", made) == "weiß"
