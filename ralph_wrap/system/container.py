@@ -109,7 +109,10 @@ def is_of_init() -> bool:
 
 
 def is_below_first(root: Path, pid: int) -> bool:
-    """Return whether a process descends from PID 1; one that ``docker exec`` has started does not.
+    """Return whether PID 1 has started a process, directly or not; ``docker exec`` starts its own.
+
+    A daemon, such as the server of tmux, leaves the process that has started it: PID 1 only adopts it. It has
+    a session of its own then (setsid(2)), which a child that PID 1 has started itself has not.
 
     Arguments:
         root: where ``/proc`` is.
@@ -118,7 +121,10 @@ def is_below_first(root: Path, pid: int) -> bool:
     """
     while pid > 1:
         fields = text(below(root, f"/proc/{pid}/stat")).rpartition(")")[2].split()
-        pid = int(fields[1]) if fields[1:2] else 0
+        parent = int(fields[1]) if fields[1:2] else 0
+        if parent == 1:
+            return fields[3:4] == text(below(root, "/proc/1/stat")).rpartition(")")[2].split()[3:4]
+        pid = parent
     return pid == 1
 
 

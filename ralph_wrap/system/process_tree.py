@@ -218,12 +218,16 @@ def _environments(except_for: Collection[int]) -> dict[int, list[bytes]]:
     return found
 
 
+_SECOND = 1.0  # a session id has whole seconds
+
+
 def orphans_since(began: float, awaits_sweep: Callable[[str], bool]) -> list[int]:
     """Return the children of PID 1 that belong to no session that we know, and began after a moment.
 
     After SIGKILL of a session, PID 1 is the parent of its orphans. One that has neither our variables nor a
     descriptor of the session looks like a daemon of the user. The orphans of a live session are its
-    children. So a child of PID 1 that names it is none of them.
+    children. So a child of PID 1 that names it is none of them. If PID 1 has begun after the moment (the
+    container was restarted, or is another one), all that lived then has ended with the former PID 1.
 
     Arguments:
         began: seconds since 1970.
@@ -233,6 +237,8 @@ def orphans_since(began: float, awaits_sweep: Callable[[str], bool]) -> list[int
     """
     ours = process_table.ancestors(os.getpid())
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    if booted + (process_table.start_time(1) or 0.0) > began + _SECOND:
+        return []
     found = []
     for pid in process_table.children(1):
         if pid in ours or not process_table.is_program(pid) or _is_known(pid, awaits_sweep):

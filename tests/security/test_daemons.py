@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import pytest
 from tests.support.needs import needs_pid_namespaces
 from tests.support.pid1 import NAMESPACE
 from tests.support.sessions import PROGRAM
+from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from tests.support.repo import Repo
@@ -96,3 +98,40 @@ def test_a_daemon_with_the_id_of_its_session_is_ended(repo: Repo) -> None:
     done = _swept(repo, "touch ../../../up; (setsid sleep 600 &); sleep 600", "^sleep")
     assert "session.swept" in done.stderr
     assert "processes.unknown" not in done.stderr
+
+
+FIRST = """
+"$PROGRAM" run -- sh -c 'touch ../../../up; exec sleep 600' &
+until [ -e up ]; do sleep 0.05; done
+"""
+"""The first life of a container: its end kills the session."""
+
+SECOND = """
+sleep 600 &
+"$PROGRAM" sweep
+kill %1
+"""
+"""The next one, with a main process that has nothing to do with the session."""
+
+
+def test_a_sweep_after_a_restart_names_no_process_of_the_container(repo: Repo) -> None:
+    """All that the session has left ended with its container: what runs now is the user's."""
+    _life(repo, FIRST)
+    ended = time.time()
+    eventually(lambda: time.time() > ended + 3, "a later second: a session id has no parts of one")
+    done = _life(repo, SECOND)
+    assert "session.swept" in done.stderr
+    assert "processes.unknown" not in done.stderr
+
+
+def _life(repo: Repo, script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (*NAMESPACE, "bash", "-c", script),
+        cwd=repo.path,
+        env=os.environ | {"PROGRAM": PROGRAM},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )

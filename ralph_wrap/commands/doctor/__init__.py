@@ -72,8 +72,10 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
         refused = error
         environ = privileges.with_home(environ)
     project = find_project(directory, environ)
+    settings, configuration = _settings(directory, project)
+    owner = project_checks.owner(project, began_as, refused)
     checks = (
-        *_project_checks(directory, project, project_checks.owner(project, began_as, refused)),
+        *_project_checks(settings, configuration, project, owner),
         *probes.locks(project),
         probes.events(project, storage.kind(storage.existing_parent(project.root))),
         probes.subreaper(),
@@ -81,20 +83,21 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
         *storage.mounts(project, contained=mark(root) is not None),
         container.first_process(root, os.getpid()),
         container.stop_timeout(root),
-        *project_checks.agents(environ),
+        *project_checks.agents(environ, str(settings.stated.get("agent", ""))),
         project_checks.python(),
     )
     return Diagnosis(checks, _problem(checks, project.obstacle))
 
 
-def _project_checks(directory: Path, project: Project, owner: DoctorCheck) -> Iterator[DoctorCheck]:
+def _project_checks(
+    settings: Settings, configuration: DoctorCheck, project: Project, owner: DoctorCheck
+) -> Iterator[DoctorCheck]:
     yield project_checks.git_version(project)
     yield from project_checks.repository(project)
     yield owner
     yield project_checks.home(project)
     yield project_checks.private_files(project)
     yield project_checks.state(project)
-    settings, configuration = _settings(directory, project)
     yield configuration
     yield project_checks.commands(settings, project)
     if project.repository is None:

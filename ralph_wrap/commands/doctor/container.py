@@ -46,7 +46,8 @@ def first_process(root: Path, pid: int) -> DoctorCheck:
     if mark not in {*container.MARKS, "/proc/1/cgroup"} and pid1.name in _HOST_INITS:
         return fine(name, f"{command_line}, which signals every process before the machine shuts down", why)
     host_note = ", which is the host's" if container.namespace(root) == container.HOST_NAMESPACE else ""
-    # A session that PID 1 has started, directly or not, ends with it as the user expects.
+    # A session that PID 1 has started, directly or not, ends with it as the user expects. One in a tmux that
+    # docker exec has started does not.
     judge = noted if container.is_below_first(root, pid) else failed
     return judge(
         name,

@@ -284,13 +284,27 @@ def commands(settings: Settings, project: Project) -> DoctorCheck:
     return fine(name, f"{', '.join(wanted)}: approved" if wanted else _ONLY_LIMITS, why)
 
 
-def agents(environ: Mapping[str, str]) -> Iterator[DoctorCheck]:
-    """Check which agents are installed; a missing agent is only a note."""
+def agents(environ: Mapping[str, str], chosen: str) -> Iterator[DoctorCheck]:
+    """Check which agents are installed; a missing agent is only a note, and none if nobody has chosen it.
+
+    Arguments:
+        chosen: the agent in the configuration; empty for none.
+
+    """
     paths = installed(environ)
     for name in NAMES:
         check, why = f"agent {name}", f"--agent {name} runs it; any other command goes after --"
-        path = paths.get(name)
-        yield fine(check, path, why) if path else noted(check, "not installed", why, known(name).install)
+        if path := paths.get(name):
+            yield fine(check, path, why)
+        elif name == chosen:
+            yield noted(check, "not installed", why, known(name).install)
+    others = ", ".join(name for name in NAMES if name not in paths and name != chosen)
+    why = "--agent NAME runs one of these; any other command goes after --"
+    if others and (paths or chosen):
+        yield fine("other agents", f"not installed: {others}", why)
+    elif others:
+        ways = f"{known('claude').install}; or a program of your own: ralph-wrap run -- ./agent.sh"
+        yield noted("other agents", f"none is installed: {others}", why, ways)
 
 
 def python() -> DoctorCheck:

@@ -88,7 +88,10 @@ def _chosen(environ: Mapping[str, str]) -> str:
     if not installed:
         raise AgentNotFoundError(
             f"none of the known agents is installed: {', '.join(agents.NAMES)}",
-            Commands.of(*(agents.known(name).install for name in agents.NAMES)),
+            Commands.of(
+                *(agents.known(name).install for name in agents.NAMES),
+                "any other program can be the agent: ralph-wrap run -- ./agent.sh",
+            ),
         )
     rows = ["Installed agents:", *(f"  {name}  {path}" for name, path in installed.items())]
     first = next(iter(installed))

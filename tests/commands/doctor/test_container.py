@@ -40,6 +40,19 @@ def test_a_container_without_exec_has_no_problem(tmp_path: Path) -> None:
     assert verdicts == {20: "note", 21: "note", 30: "FAIL", 31: "FAIL"}
 
 
+def test_a_daemon_that_the_first_process_adopted_is_none_that_it_has_started(tmp_path: Path) -> None:
+    """As the server of a tmux that docker exec has started, with its shells: docker stop kills them."""
+    world = World(tmp_path / "world", OWN, ".dockerenv")
+    world.process(20, 1, "tmux")
+    world.process(21, 20, "sh")
+    world.process(30, 1, "sudo")
+    world.process(31, 30, "sh")
+    for leader in (20, 21, 31):
+        world.lead(leader)
+    verdicts = {pid: container.first_process(world.root, pid).verdict for pid in (20, 21, 30, 31)}
+    assert verdicts == {20: "FAIL", 21: "FAIL", 30: "note", 31: "note"}
+
+
 def test_a_host_is_no_container(host: Path) -> None:
     """Nothing there stops without a signal."""
     check = container.first_process(host, EXECUTED)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ralph_wrap.agents import NAMES, known
-from ralph_wrap.commands.doctor import examine
+from ralph_wrap.agents import NAMES, installed, known
+from ralph_wrap.commands.doctor import Diagnosis, examine
 from tests.commands.doctor.world import World, checked, failing, verdict_of, with_environ
 from tests.support.directory_listing import listing
 from tests.support.git_shim import path_without_git
@@ -43,7 +43,7 @@ IN_THE_REPOSITORY = [
 
 OF_THE_MACHINE = ["file events", "subreaper", "bubblewrap", "Landlock", "mounts", "PID 1", "stop time-out"]
 
-AGENTS = [f"agent {name}" for name in NAMES]
+AGENTS = [*(f"agent {name}" for name in installed(os.environ)), "other agents"]
 
 
 # The whole
@@ -164,19 +164,41 @@ def test_a_directory_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
 # Agents and Python
 
 
+_OF_AGENTS = ("agent ", "other agents")
+
+
+def _agents(found: Diagnosis) -> dict[str, tuple[str, str]]:
+    return {
+        check.check: (check.verdict, check.found)
+        for check in found.checks
+        if check.check.startswith(_OF_AGENTS)
+    }
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_agents_need_not_be_there(repo: Repo, host: Path, tmp_path: Path, name: str) -> None:
-    """It names the agents that are installed, and what installs the others of those that --agent takes."""
+def test_agents_that_nobody_chose_are_one_line(repo: Repo, host: Path, tmp_path: Path, name: str) -> None:
+    """An installed agent has a line of its own, and the others are no note."""
     program = tmp_path / "bin" / name
     path = path_without_git(tmp_path / "bin")
-    found = examine(repo.path, with_environ(PATH=path), host)
-    assert [check.check for check in found.checks if check.check.startswith("agent ")] == AGENTS
-    assert verdict_of(found, f"agent {name}") == ("note", "not installed")
-    assert checked(found, f"agent {name}").fix == known(name).install
+    assert _agents(examine(repo.path, with_environ(PATH=path), host)) == {
+        "other agents": ("note", f"none is installed: {', '.join(NAMES)}")
+    }
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    found = examine(repo.path, with_environ(PATH=path), host)
-    assert verdict_of(found, f"agent {name}") == ("ok", str(program))
+    others = ", ".join(other for other in NAMES if other != name)
+    assert _agents(examine(repo.path, with_environ(PATH=path), host)) == {
+        f"agent {name}": ("ok", str(program)),
+        "other agents": ("ok", f"not installed: {others}"),
+    }
+
+
+def test_the_agent_of_the_project_is_named_if_it_is_missing(repo: Repo, host: Path, tmp_path: Path) -> None:
+    """With the command that installs it; the others are one line."""
+    repo.write(".ralph/config.toml", 'agent = "codex"\n')
+    found = examine(repo.path, with_environ(PATH=path_without_git(tmp_path / "bin")), host)
+    assert verdict_of(found, "agent codex") == ("note", "not installed")
+    assert checked(found, "agent codex").fix == known("codex").install
+    assert verdict_of(found, "other agents")[0] == "ok"
 
 
 def test_the_version_of_python_is_shown(repo: Repo, host: Path) -> None:

@@ -31,12 +31,17 @@ class World:
             (root / mark).touch()
 
     def process(self, pid: int, parent: int, *words: str, **environ: str) -> None:
-        """Have a process."""
+        """Have a process, in the session of PID 1."""
         directory = self.root / "proc" / str(pid)
         directory.mkdir(exist_ok=True)
         (directory / "cmdline").write_text("".join(f"{word}\0" for word in words))
         (directory / "stat").write_text(f"{pid} (a ) name) S {parent} 1 1" + " 0" * 15 + f" {pid}")
         (directory / "environ").write_text("".join(f"{name}={value}\0" for name, value in environ.items()))
+
+    def lead(self, pid: int) -> None:
+        """Let a process have a session of its own (setsid(2))."""
+        path = self.root / "proc" / str(pid) / "stat"
+        path.write_text(path.read_text().replace(" 1 1 0", f" {pid} {pid} 0", 1))
 
 
 def checked(found: Diagnosis, name: str) -> DoctorCheck:

@@ -59,6 +59,13 @@ def test_the_printed_command_runs_a_loop(repo: Repo, agents: dict[str, str]) -> 
     assert repo.show(f"{session.report['saved']}:prompt").decode() == templates.PROMPT
 
 
+def test_quickstart_and_doctor_agree(repo: Repo, agents: dict[str, str]) -> None:
+    """The same checks, with the same result."""
+    done = quickstart(repo, "--agent", "claude", "--yes", env=agents)
+    counted = command("doctor", cwd=repo.path, env=agents).stdout.decode().splitlines()[-1]
+    assert f"ralph-wrap doctor: {counted}\n" in done.stdout.decode()
+
+
 def test_no_file_is_changed(repo: Repo, agents: dict[str, str]) -> None:
     """Neither a file nor what a symlink leads to; the printed command names the agent instead."""
     repo.write("PROMPT.md", "mine\n")
