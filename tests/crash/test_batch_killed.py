@@ -51,7 +51,7 @@ def test_each_task_is_done_once(tmp_path: Path, home: Path, program: ForkServer,
     aside = world.put_aside()
     assert _batch(world) == 0
     count, kills = len(world.reached) // 2, 0  # of three processes, each with points of its own
-    for number in choose(count, each=30):
+    for number in choose(count, each=80):
         at = f"point {number}"
         world.bring_back(aside)
         kills += _batch(world, "kill", number) == -signal.SIGKILL

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.support.fork_server import ForkServer
     from tests.support.sessions import Result
 
-EACH = 40
+EACH = 100
 """One state of this number is tried; a session has more than 150."""
 
 
@@ -109,7 +109,7 @@ def test_a_commit_of_ours_killed_at_any_point_loses_nothing(
     last = points.index("after work.bundled")
     assert len(ours) == 1
     (files, *_) = ended.work()["refs/heads/ralph/ID"]
-    for number in choose(last, first=ours[0], each=9, states=ended.states):
+    for number in choose(last, first=ours[0], each=20, states=ended.states):
         at = f"point {number}: {points[number - 1]}"
         world = fresh.copy(tmp_path / f"killed-{number}")
         assert run(world, "kill", number).status == -signal.SIGKILL, at

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("trusted")
 _FEWER = (
     40  # points: runs differ by a dozen, because git makes a different number of packs, reflogs and objects
 )
-_EACH = 200  # one point takes some seconds, and most are those of a session like any other
+_EACH = 500  # one point takes some seconds, and most are those of a session like any other
 
 
 def _work(world: World) -> tuple[list[str], list[list[str]]]:

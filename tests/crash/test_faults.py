@@ -40,7 +40,7 @@ def test_a_session_that_meets_a_failing_disk_loses_nothing(
 ) -> None:
     """The session or the next sweep finishes everything, or the worktree stays as it was with a reason."""
     reference = Reference.make(tmp_path, home, program, kind, fault)
-    for number in choose(len(reference.points), each=12):
+    for number in choose(len(reference.points), each=30):
         at = f"{fault} at {number}: {reference.points[number - 1]}"
         world = reference.fresh.copy(tmp_path / f"{number}")
         result = world.run(fault, number)
@@ -64,7 +64,7 @@ def test_a_sweep_that_meets_a_failing_disk_loses_nothing(
     aside = world.put_aside()
     assert world.sweep(fault).status == 0
     points = world.reached
-    for number in choose(len(points), each=12):
+    for number in choose(len(points), each=30):
         at = f"{fault} at {number}: {points[number - 1]}"
         world.remains()
         world.bring_back(aside)

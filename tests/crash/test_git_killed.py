@@ -80,7 +80,7 @@ def test_git_killed_at_any_call_of_a_session_loses_nothing(
 ) -> None:
     """The session ends as it should, or says why not; the work is on its branches or in its worktree."""
     deadly = Deadly.make(tmp_path, home, program, kind)
-    for number in choose(len(deadly.reference.points), each=6):
+    for number in choose(len(deadly.reference.points), each=15):
         _meet_in_session(deadly, tmp_path, fault, number)
 
 
@@ -117,7 +117,7 @@ def test_git_killed_at_any_call_of_a_sweep_loses_nothing(
         ]
         assert numbers
     else:
-        numbers = choose(len(points), each=6)
+        numbers = choose(len(points), each=15)
     for number in numbers:
         at = f"{fault} {number}: {points[number - 1]}"
         world.remains()
@@ -159,7 +159,7 @@ def test_a_half_deleted_registration_is_finished(
     # Git goes through the directory as the file system lists it: in any order.
     orders = (entries, entries[::-1], sorted(entries, key=lambda path: path.name[::-1]))
     beginnings = [order[:count] for order in orders for count in range(1, len(entries) + 1)]
-    for number in choose(len(beginnings), each=4):
+    for number in choose(len(beginnings), each=8):
         deleted = beginnings[number - 1]
         at = f"without {', '.join(path.name for path in deleted)}"
         world.remains()

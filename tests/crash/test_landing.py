@@ -161,7 +161,7 @@ def test_a_merge_killed_at_any_point_is_undone_or_done(
         position for position, name in enumerate(reference.points, 1) if name.startswith("os.mkdir ")
     )
     # Before the first one nothing is changed.
-    for number in choose(len(reference.points), first=first, each=5, states=reference.states):
+    for number in choose(len(reference.points), first=first, each=12, states=reference.states):
         at = f"kill {number}: {reference.points[number - 1]}"
         yard = reference.fresh.copy(tmp_path / f"kill-{number}")
         assert yard.merge("kill", number).status == -signal.SIGKILL, at
@@ -177,7 +177,7 @@ def test_git_killed_at_any_call_of_a_merge(
     reference = Reference.make(tmp_path, program, fault)
     env = {"PATH": deadly_git(tmp_path / "bin")}
     changing = next(position for position, name in enumerate(reference.points) if " reset --hard " in name)
-    for number in choose(len(reference.points), first=changing + 1, each=6):
+    for number in choose(len(reference.points), first=changing + 1, each=15):
         point = reference.points[number - 1]
         yard = reference.fresh.copy(tmp_path / f"{fault}-{number}")
         first = yard.merge(fault, number, **env)
@@ -209,7 +209,7 @@ def test_a_failed_write_is_reported_and_nothing_moves(
 ) -> None:
     """For any file of ours."""
     reference = Reference.make(tmp_path, program, fault)
-    for number in choose(len(reference.points), each=9):
+    for number in choose(len(reference.points), each=20):
         point = reference.points[number - 1]
         yard = reference.fresh.copy(tmp_path / f"{fault}-{number}")
         first = yard.merge(fault, number)
@@ -270,7 +270,7 @@ def test_an_apply_killed_at_any_point_is_done_by_the_next(
     after, points = ended.look(), ended.reached
     assert (after["status"], ended.remains()) == (" M file.txt\n D run.sh\n?? mine\n?? saved", [])
     first = next(position for position, name in enumerate(points, 1) if name.startswith("os.mkdir "))
-    for number in choose(len(points), first=first, each=5, states=ended.states):
+    for number in choose(len(points), first=first, each=12, states=ended.states):
         at = f"kill {number}: {points[number - 1]}"
         yard = fresh.copy(tmp_path / f"kill-{number}")
         assert yard.merge("kill", number, command="apply").status == -signal.SIGKILL, at

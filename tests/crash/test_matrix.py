@@ -32,7 +32,7 @@ def test_a_session_killed_at_any_point_loses_nothing(
     fresh, ended = _reference(tmp_path, home, program, kind)
     points, expected, untouched = ended.reached, ended.work(), fresh.repo.fingerprint()
     assert ended.remains() == {}
-    for number in choose(len(points), each=6, states=ended.states):
+    for number in choose(len(points), each=16, states=ended.states):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         agent_started = world.run_killed_and_sweep(number, at)

@@ -76,7 +76,7 @@ def test_a_session_with_a_pool_killed_at_any_point_loses_nothing(
     expected, untouched = ended.work(), fresh.repo.fingerprint()
     _check_pool(ended, "the end")
     assert [point for point in points if "pool/warm-" in point and "os.rename" in point], "none was taken"
-    for number in choose(len(points), each=9, states=states):
+    for number in choose(len(points), each=25, states=states):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         agent_started = world.run_killed_and_sweep(number, at)
@@ -100,7 +100,7 @@ def test_a_pool_whose_filling_was_killed_at_any_point_is_filled(
     ended = fresh.copy(tmp_path / "ended")
     assert ended.run().status == 0
     expected = ended.work()
-    for number in choose(len(points), each=9, states=states):
+    for number in choose(len(points), each=25, states=states):
         world = fresh.copy(tmp_path / f"killed-{number}")
         config = world.repo.path / ".ralph" / "config.toml"
         at = f"point {number}: {points[number - 1]}"
@@ -124,7 +124,7 @@ def test_a_pool_whose_emptying_was_killed_at_any_point_is_emptied(
     assert counted.command("pool", "--fill", fault="watch").status == 0
     points, states = counted.reached, counted.states
     assert _settled(counted) == {}
-    for number in choose(len(points), each=9, states=states):
+    for number in choose(len(points), each=25, states=states):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         killed = world.command("pool", "--fill", fault="kill", number=number)

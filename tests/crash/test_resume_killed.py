@@ -50,7 +50,7 @@ def test_a_resume_killed_at_any_point_loses_nothing(
     aside = world.put_aside()
     assert world.command("resume", agent_id, fault="watch").status == 0
     points, kills = world.reached, 0
-    numbers = choose(len(points), each=8, states=world.states)
+    numbers = choose(len(points), each=20, states=world.states)
     for number in numbers:
         at = f"point {number}: {points[number - 1]}"
         world.bring_back(aside)

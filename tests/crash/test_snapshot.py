@@ -36,7 +36,7 @@ def test_a_session_killed_at_a_snapshot_loses_nothing(
     first, last = points.index("after iteration.ended") + 1, points.index("before iteration.kept") + 1
     assert "--no-deref -m" in "\n".join(points[first:last])
     found = []
-    for number in (*choose(last - 1, first=first, each=4, states=ended.states), last):
+    for number in (*choose(last - 1, first=first, each=10, states=ended.states), last):
         world = fresh.copy(tmp_path / f"killed-{number}")
         at = f"point {number}: {points[number - 1]}"
         killed = world.command(*words, str(world.agent), fault="kill", number=number)

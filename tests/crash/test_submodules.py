@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("trusted")
 
-_EACH = 16  # one point takes two seconds, and most are those of a session like any other
+_EACH = 60  # one point takes two seconds, and most are those of a session like any other
 _OF_A_FILE = ("open ", "os.chmod ", "os.chown ", "fcntl.flock ")
 """The steps on the way to a file that replaces another: see ``test_matrix`` for each of it."""
 

@@ -51,7 +51,7 @@ def test_a_sweep_killed_at_any_point_leaves_the_rest_to_the_next_one(
     aside = world.put_aside()
     assert world.sweep("watch").status == 0
     points, kills = world.reached, 0
-    numbers = choose(len(points), each=8, states=world.states)
+    numbers = choose(len(points), each=20, states=world.states)
     for number in numbers:
         at = f"point {number}: {points[number - 1]}"
         world.bring_back(aside)
