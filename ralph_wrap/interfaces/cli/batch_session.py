@@ -12,8 +12,8 @@ from ralph_wrap.agents import with_agent
 from ralph_wrap.commands.batch.runner import StartedProcess
 from ralph_wrap.commands.resume import resumable
 from ralph_wrap.config import Isolation, prompt_file
-from ralph_wrap.config.authority import in_force
-from ralph_wrap.config.task_file import with_task
+from ralph_wrap.config.authority import PROMPT, in_force
+from ralph_wrap.config.task_file import PLACE, with_task
 from ralph_wrap.errors import IsolationError, NotFoundError, UsageError
 from ralph_wrap.interfaces.cli.approval_prompt import require
 from ralph_wrap.interfaces.cli.resume import continued_settings
@@ -84,6 +84,15 @@ class BatchLauncher:
         repository_of(self.project)
         settings = config.load(directory, self.project.main, Path.cwd(), options, environ, command)
         self._template = _template(settings)
+        if PLACE not in self._template and _is_default(settings):
+            log.event(
+                "prompt.left",
+                f"{PROMPT} has no {PLACE}, so the batch does not use it: each session gets its task alone",
+                hint=f"to use it: write {PLACE} where it should name the task",
+            )
+            self._template = _TEMPLATE.format(until=settings.until)
+            options = {**options, "prompt": self._template}
+            settings = config.load(directory, self.project.main, Path.cwd(), options, environ, command)
         self._settings = with_agent(settings._replace(prompt=self._template, prompt_file=None))
         self._directory = directory
         self._options = {**options, "prompt_file": None}
@@ -157,6 +166,11 @@ class BatchLauncher:
     def _typed(self, wanted: OpenTask) -> dict[str, str | None]:
         prompt = with_task(self._template, wanted.task)
         return {**self._options, "prompt": prompt, "name": wanted.task.title[:_LONGEST_NAME]}
+
+
+def _is_default(settings: Settings) -> bool:
+    """Return whether the prompt is the file of the project that nobody has named."""
+    return os.fspath(PROMPT) in settings.stated and not settings.replaced & {"prompt", "prompt_file"}
 
 
 def _template(settings: Settings) -> str:

@@ -91,6 +91,20 @@ def test_a_template_without_a_place_for_the_task_is_refused(batch: Batch) -> Non
     assert "the prompt has no {task}" in result.stderr
 
 
+def test_the_prompt_of_quickstart_is_no_template(batch: Batch) -> None:
+    """Nobody has named it, and it has no place for a task: each session gets its task alone."""
+    assert command("quickstart", "--agent", "claude", "--yes", cwd=batch.repo.path).status in {0, 1}
+    assert (batch.repo.path / "PROMPT.md").exists()
+    (batch.repo.path / ".ralph/config.toml").unlink()
+    batch.during('cat > "$RALPH_PROJECT/calls.$task"\n')
+    result = batch.run()
+    assert result.status == 0, result.stderr
+    assert "PROMPT.md has no {task}, so the batch does not use it" in result.stderr
+    assert (batch.repo.path / "calls.two").read_text().startswith("\nwith a detail\n\nCommit your work.")
+    named = batch.run("-f", "PROMPT.md")
+    assert (named.status, "the prompt has no {task}" in named.stderr) == (2, True)
+
+
 def test_a_failed_task_is_tried_again_by_the_next_batch(batch: Batch) -> None:
     """The others are done meanwhile; its session is resumed, with its uncommitted work."""
     batch.during('echo "$task" >> left; [ "$task" != two ] || exit 7\n')
