@@ -161,6 +161,7 @@ def _json_tasks(lines: list[str], name: str) -> Iterator[Task]:
         except ValueError as error:
             raise UsageError(f"{position}: no valid JSON: {error}", _JSON_SHAPE) from None
         _check(fields, position)
+        fields = {key: value for key, value in fields.items() if value is not None}
         title, _, rest = fields["title"].strip().partition("\n")
         detail = "\n".join(text for text in (rest.strip("\n"), fields.get("detail", "").strip("\n")) if text)
         yield Task("", title.rstrip(), detail.rstrip(), number, fields.get("done", False))
@@ -172,6 +173,8 @@ def _check(fields: Any, position: str) -> None:
     for key, value in fields.items():
         if key not in _FIELDS:
             raise UsageError(f"{position}: {key}: unknown key", f"known: {', '.join(_FIELDS)}")
+        if value is None and key != "title":  # as other programs write that there is none
+            continue
         if not isinstance(value, _FIELDS[key]):
             raise UsageError(f"{position}: {key}: {_WORDS[_FIELDS[key]]} is expected", _JSON_SHAPE)
     if not fields.get("title", "").strip():

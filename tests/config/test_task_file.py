@@ -101,6 +101,14 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_tasks(tmp_path)
 
 
+def test_null_is_as_good_as_absent() -> None:
+    """Other programs write it, such as gh for an issue without a text; a title must be there."""
+    absent = parse_tasks(b'{"title": "a"}', "T.jsonl")
+    assert parse_tasks(b'{"title": "a", "detail": null, "done": null}', "T.jsonl") == absent
+    with pytest.raises(UsageError, match="title: a text is expected"):
+        parse_tasks(b'{"title": null}', "T.jsonl")
+
+
 def _keys(text: str) -> dict[str, str]:
     return {task.title: task.key for task in parse_tasks(text.encode(), "T.md")}
 
