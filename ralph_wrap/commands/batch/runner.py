@@ -181,7 +181,7 @@ class BatchRunner:
             self._stop(
                 "max-cost",
                 f"--batch-max-cost: ${self._state.spent:.2f} is spent",
-                "to go on: type a higher limit, which counts all starts of this batch",
+                "to go on, type a higher limit: it counts all starts of this batch",
             )
         elif limits.max_time is not None and time.monotonic() >= self._began + limits.max_time:
             self._stop("max-time", "--batch-max-time: the time is over")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
 
 _CUT_SHORT = 124  # as timeout(1)
+_MAX_COST = "--batch-max-cost"
 _NAMED = 10  # maximum number of sessions with saved work to name
 _LATER = (
     "ralph_wrap.commands.batch.plan",
@@ -91,7 +92,8 @@ def batch(
         finally:
             log.location = location
         status = _status(rows, runner.ended_by, signals.cancel.first)
-        _show(launcher.project, rows, status, log, json=json)
+        spent = state.spent if runner.ended_by == "max-cost" else 0.0
+        _show(launcher.project, rows, status, _again(sys.argv[1:], limits.max_cost, spent), log, json=json)
     raise typer.Exit(status)
 
 
@@ -123,11 +125,37 @@ def _status(rows: Sequence[BatchTask], ended_by: str, first_signal: int | None) 
     return _CUT_SHORT if ended_by else ProblemsError.exit_code
 
 
-def _show(project: Project, rows: Sequence[BatchTask], status: int, log: Log, *, json: bool) -> None:
-    """Print what became of the tasks: the table of ``review``, and what to type."""
+def _again(typed: Sequence[str], limit: float, spent: float) -> str:
+    """Return the command that goes on with the batch.
+
+    Arguments:
+        typed: the command that was typed, without the program's name.
+        limit: the limit of cost, which counts all starts of the batch.
+        spent: what was spent when it was reached: as much again may be spent; 0 if it was not reached.
+
+    """
+    words = ["ralph-wrap", *typed]
+    higher = f"{spent + limit:.2f}"
+    for number, word in enumerate(words[: words.index("--")] if "--" in words else words):
+        if spent and word == _MAX_COST:
+            words[number + 1] = higher
+        elif spent and word.startswith(f"{_MAX_COST}="):
+            words[number] = f"{_MAX_COST}={higher}"
+    return shlex.join(words)
+
+
+def _show(
+    project: Project, rows: Sequence[BatchTask], status: int, again: str, log: Log, *, json: bool
+) -> None:
+    """Print what became of the tasks: the table of ``review``, and what to type.
+
+    Arguments:
+        again: the command that goes on with the tasks that are left.
+
+    """
     left = sum(not row.done for row in rows)
     if json and status:
-        problem = ProblemsError(f"{left} of {len(rows)} tasks are not done", "type the same command again")
+        problem = ProblemsError(f"{left} of {len(rows)} tasks are not done", f"to go on: {again}")
         refuse("batch", problem, data=[row._asdict() for row in rows])
     elif json:
         answer("batch", [row._asdict() for row in rows])
@@ -135,7 +163,7 @@ def _show(project: Project, rows: Sequence[BatchTask], status: int, log: Log, *,
         reviewed = _print_review(project, rows)
         message = f"batch ended: {len(rows) - left} of {len(rows)} tasks are done (exit status {status})"
         commands = [located(command, log.location) for command in _next(rows, reviewed)]
-        commands += [shlex.join(("ralph-wrap", *sys.argv[1:]))] if left else []
+        commands += [again] if left else []
         labels = ("next", *("" for _ in commands))
         lines = (f"  {label:<10} {one_line(text)}" for label, text in zip(labels, commands, strict=False))
         log.block("batch.ended", message, "\n".join((f"ralph-wrap: {message}", *lines)))

@@ -175,6 +175,22 @@ def test_costs_are_added_up(batch: Batch) -> None:
     assert [row["cost_usd"] for row in _rows(last)] == [1.0, 0.75, 0.5]
 
 
+def test_the_command_to_go_on_has_a_higher_limit(batch: Batch) -> None:
+    """After a reached one, typed again it would end at once; as pasted, it can spend as much again."""
+    batch.repo.write(".ralph/config.toml", f'[agents.mine]\ncommand = ["{batch.agent}"]\noutput = "claude"\n')
+    batch.during(result_line("no"))
+    words = ("batch", "TASKS.md", "-a", "mine", "-n", "1", "--max-failures", "0")
+    for limit in (("--batch-max-cost", "0.3"), ("--batch-max-cost=0.3",)):
+        ended = command(*words, *limit, "--log-format", "text", cwd=batch.repo.path, env=TRUSTED)
+        assert ended.status == 124, ended.stderr
+        again = ended.stderr.splitlines()[-1].split()
+        assert again[:4] == ["ralph-wrap", "batch", "TASKS.md", "-a"]
+        assert "0.80" in [word.rpartition("=")[2] for word in again]
+    spent = len(batch.calls)
+    assert command(*again[1:], cwd=batch.repo.path, env=TRUSTED).stderr
+    assert len(batch.calls) > spent
+
+
 def test_without_isolation_a_task_has_no_branch(batch: Batch) -> None:
     """Two such sessions would change the same files at once."""
     refused = batch.run("--isolation", "off", "-j", "2")
