@@ -84,6 +84,10 @@ class AgentReports:
             until = failure.until
             seconds = None if until is None else until - time.time()
             return iteration._replace(refused=UsageLimitRefusal(seconds, until, words))
+        if iteration.cut in ASKED:
+            # Claude Code calls it an error that it was interrupted, and the user knows that.
+            self._log.event("agent.interrupted", said=words)
+            return iteration
         self._log.warning("agent.failed", f"the agent failed: {words}", passing=failure.passing)
         if failure.capped and iteration.cut is None and (reason := self._cap):
             self._want_more()

@@ -108,6 +108,27 @@ def test_an_error_with_status_0_is_a_failure(mine: Callable[..., Result]) -> Non
     assert result.stdout == b"! No such model\n"
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_agent_that_calls_its_interruption_an_error_has_not_failed(
+    repo: Repo, script: Callable[[str], str], number: signal.Signals
+) -> None:
+    """As Claude Code does: whoever presses Ctrl-C reads of no failure."""
+    error = result_line("Request interrupted by user", subtype="error_during_execution", is_error=True)
+    program = script(
+        f"end() {{\n{error}exit 1\n}}\ntrap end INT TERM\n{says('Working.')}while :; do sleep 0.05; done\n"
+    )
+    repo.write(".ralph/config.toml", f'[agents.mine]\ncommand = ["{program}"]\noutput = "claude"\n')
+    with Session(repo.path, "-a", "mine", "-p", "x", env=TRUSTED) as session:
+        log = session.directory / "output.log"
+        eventually(lambda: log.exists() and b"Working." in log.read_bytes(), "its first words")
+        session.send(number)
+        result = session.finish()
+    assert (result.status, result.report["ended_by"]) == (128 + number, "signal")
+    assert result.warnings == []
+    assert "fail" not in " ".join(str(event.get("message")) for event in result.narration)
+    assert "agent.interrupted" in result.names
+
+
 def test_a_usage_limit_is_logged_with_its_time(mine: Callable[..., Result]) -> None:
     """What it tells of it; how long that is waited for is another matter."""
     rejected = {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 1900000000}}
