@@ -15,6 +15,7 @@ from ralph_wrap.errors import NotFoundError, UsageError
 from ralph_wrap.interfaces.cli.boundary import answer, boundary, print_lines, remark
 from ralph_wrap.interfaces.cli.fleet_run import REMOTE, cluster_of, run_on_hosts
 from ralph_wrap.interfaces.cli.options import Directory, Json
+from ralph_wrap.interfaces.cli.options import checked as checked_value
 from ralph_wrap.interfaces.cli.table import aligned, of_terminal, shown
 from ralph_wrap.system.log import on_stderr
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -147,6 +148,7 @@ def resume(
         typer.Option(
             "--fleet-max-cost",
             metavar=FLEET_MAX_COST.metavar,
+            parser=checked_value(FLEET_MAX_COST.kind.read),
             help="Another limit on the cost of the run; what it has spent counts on.",
         ),
     ] = None,

@@ -12,10 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from ralph_wrap.config.options import FLEET_MAX_COST
+from ralph_wrap.config.parsers import duration
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.interfaces.cli.boundary import boundary
 from ralph_wrap.interfaces.cli.installation import needs_extra
-from ralph_wrap.interfaces.cli.options import Directory, flags, with_options
+from ralph_wrap.interfaces.cli.options import Directory, checked, flags, with_options
 from ralph_wrap.system.log import Commands
 
 TYPE_CHECKING = False
@@ -57,7 +58,13 @@ def run(
         ),
     ] = None,
     host_grace: Annotated[
-        str, typer.Option("--host-grace", metavar="DURATION", help="Time of a worker to save and push.")
+        str,
+        typer.Option(
+            "--host-grace",
+            metavar="DURATION",
+            parser=checked(duration),
+            help="Time of a worker to save and push.",
+        ),
     ] = "60s",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the manifest, and start nothing.")
@@ -69,7 +76,6 @@ def run(
     .ralph/fleet.yaml says where, and with what image. With --host, this command runs until all have
     ended. Each session begins at the commit that you are on.
     """
-    from ralph_wrap.config.parsers import duration  # noqa: PLC0415 -- not for --help
     from ralph_wrap.interfaces.fleet.hosts import check_hosts, script  # noqa: PLC0415 -- not for --help
     from ralph_wrap.interfaces.fleet.plan import RunSize, address_of, plan_run, put_on_remote  # noqa: PLC0415 -- as below
     from ralph_wrap.interfaces.fleet.remote import FleetRemote  # noqa: PLC0415

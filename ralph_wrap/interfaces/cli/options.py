@@ -35,7 +35,7 @@ def declared(row: Option, panel: str | None = None) -> Any:
         *row.words,
         metavar=None if row.is_switch else row.metavar,
         help=row.full_help,
-        parser=None if row.is_switch else _checked(row),
+        parser=None if row.is_switch else checked(row.kind.read),
         autocompletion=None if row.is_switch else complete,
         rich_help_panel=panel,
     )
@@ -129,10 +129,17 @@ def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else "on"
 
 
-def _checked(row: Option) -> Callable[[str], str]:
+def checked(read: Callable[[str], Any]) -> Callable[[str], str]:
+    """Return a parser that refuses what a reader of values refuses, and keeps the text.
+
+    Arguments:
+        read: raises ValueError for a wrong value.
+
+    """
+
     def check(text: str) -> str:
         try:
-            row.kind.read(text)
+            read(text)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
         return text
