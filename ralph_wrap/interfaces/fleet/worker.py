@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 
-from ralph_wrap.errors import ConflictError, UnreachableError
+from ralph_wrap.errors import ConflictError, RalphError, UnreachableError
 from ralph_wrap.git import store_blob
 from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.interfaces.fleet.child import NO_ANSWER, EndedSession, ForkedSession
@@ -219,12 +219,27 @@ class Worker:
                 content = self._remote.blobs({ref: found[ref]}).get(ref)
                 if content is None:  # another worker has moved the index between the two calls
                     continue
-                state = decode_index(content, index)
+                state = self._decoded(content, ref)
                 self._clone.stop_is_asked = stop_ref(run, state.id) in found
                 return state, found[ref]
             self._stagger()
             state = IndexState(index, free_id(self._remote), CLAIMED)
             self._remote.change([RemoteChange(ref, None, store_blob(self._remote.git, state.encode()))])
+
+    def _decoded(self, content: bytes, ref: str) -> IndexState:
+        """Return the state of the index; whoever may push can have written anything there.
+
+        Raises:
+            RalphError: it is damaged, forged, or of another version.
+
+        """
+        try:
+            return decode_index(content, self._order.number)
+        except ValueError as error:
+            raise RalphError(
+                f"{ref} on the remote cannot be read: {error}",
+                f"to begin this index anew, with all branches in their places: git push origin :{ref}",
+            ) from None
 
     def _stagger(self) -> None:
         """Wait before a first start: of many agents that start at once, most are rate limited."""

@@ -240,6 +240,23 @@ def test_another_spec_by_the_name_of_the_run_is_not_run(fleet_run: FleetRun) -> 
     assert fleet_run.work().ended()[0] == 0
 
 
+def test_a_forged_index_is_named_with_the_way_out(fleet_run: FleetRun) -> None:
+    """Whoever may push can write anything there: the worker says so, and the printed command helps."""
+    fleet_run.begin(COMMIT)
+    ref = "refs/ralph/fleet/r1/index/0"
+    forged = fleet_run.repo.git("hash-object", "-w", fleet_run.repo.path / "file.txt")
+    fleet_run.repo.git("push", "-q", "origin", f"{forged}:{ref}")
+    status, printed = fleet_run.work().ended()
+    assert (status, f"{ref} on the remote cannot be read" in printed, "Traceback" in printed) == (
+        1,
+        True,
+        False,
+    )
+    assert f"git push origin :{ref}" in printed
+    fleet_run.repo.git("push", "-q", "origin", f":{ref}")
+    assert fleet_run.work().ended()[0] == 0
+
+
 def test_a_request_to_stop_is_obeyed_before_a_start(fleet_run: FleetRun) -> None:
     """The worker ends with 0, so that the engine does not bring the index back."""
     fleet_run.begin(HANG)
