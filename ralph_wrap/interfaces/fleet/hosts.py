@@ -15,6 +15,7 @@ from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.fleet import order
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec, StandardStreams
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,11 +31,16 @@ _UNREACHABLE = 255  # ssh(1), EXIT STATUS
 _INTERRUPTED = {143, 130}  # a worker that asks to come back
 _RETRIES = 3  # failed workers of an index
 _REST = 10.0  # seconds until a machine gets a worker again, after it could not be reached
+_ATTEMPTS = 5  # to reach a machine that was never reached; its name may be mistyped
 _LOOK = 0.2  # seconds between two looks
+_BEGINNING = 1 << 16  # bytes: what ssh itself may print before the machine does
+_REACHED = "ralph-wrap: a worker begins here"
+"""What a machine prints first: ssh ends with the same status whether it connected or not."""
 # BatchMode: a question of ssh would have no answer. ServerAlive: a dead machine is noticed after a minute.
 _SSH = ("ssh", "-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4")
 # The workspace goes only after the worker has said that the remote has all work.
 _SCRIPT = """\
+echo '{reached}'
 workspace=$(mktemp -d "${{TMPDIR:-/tmp}}/ralph-fleet-XXXXXXXX") || exit 1
 exec 3<&0
 env {variables} {workspace}="$workspace/clone" ralph-wrap fleet work </dev/null 3<&- &
@@ -63,12 +69,18 @@ def check_hosts(hosts: Sequence[str]) -> tuple[str, ...]:
 
 
 class HostWorker(NamedTuple):
-    """A worker that runs on a machine; closing *line* ends it."""
+    """A worker that runs on a machine; closing *line* ends it.
+
+    Attributes:
+        begun: where its own output begins in the log of its index.
+
+    """
 
     number: int
     host: str
     process: ProcessGroup
     line: int
+    begun: int
 
 
 class HostFleet:
@@ -104,6 +116,8 @@ class HostFleet:
         self._running: list[HostWorker] = []
         self._failures: dict[int, int] = {}
         self._rests: dict[str, float] = {}
+        self._reached: set[str] = set()
+        self._missed = dict.fromkeys(started.hosts, 0)
 
     def run(self) -> list[int]:
         """Run all workers, and return the indexes that have failed.
@@ -121,6 +135,9 @@ class HostFleet:
                     self._running.remove(worker)
                     self._close(worker)
                     failed += self._after(worker, status)
+            if not self._running and not self._hosts():
+                failed += self._waiting
+                break
             time.sleep(_LOOK)
         return sorted(failed)
 
@@ -133,7 +150,11 @@ class HostFleet:
 
     def _ready(self) -> list[str]:
         now = time.monotonic()
-        return [host for host in self._started.hosts if self._rests.get(host, now) <= now]
+        return [host for host in self._hosts() if self._rests.get(host, now) <= now]
+
+    def _hosts(self) -> list[str]:
+        """Return the machines that were reached, or may still be."""
+        return [host for host, missed in self._missed.items() if missed < _ATTEMPTS]
 
     def _start(self, number: int, host: str) -> None:
         reading, writing = os.pipe()
@@ -148,6 +169,7 @@ class HostFleet:
                 streams=StandardStreams(reading, output, output),
                 inherited=reading,
             )
+            begun = os.fstat(output).st_size
             process = ProcessGroup(spec)
         except OSError:
             os.close(writing)
@@ -155,7 +177,7 @@ class HostFleet:
         finally:
             os.close(reading)
             os.close(output)
-        self._running.append(HostWorker(number, host, process, writing))
+        self._running.append(HostWorker(number, host, process, writing, begun))
         self._log.event("fleet.host_started", f"index {number} starts on {host}")
 
     def _after(self, worker: HostWorker, status: int) -> list[int]:
@@ -172,9 +194,7 @@ class HostFleet:
             return []
         if status == _UNREACHABLE:
             self._rests[host] = time.monotonic() + _REST
-            self._log.warning(
-                "fleet.host_lost", f"{host} cannot be reached; see {self._logs / str(number)}.log"
-            )
+            self._note_unreachable(worker)
         elif status not in _INTERRUPTED:
             self._failures[number] = self._failures.get(number, 0) + 1
             log = self._logs / f"{number}.log"
@@ -185,6 +205,24 @@ class HostFleet:
                 return [number]
         self._waiting.append(number)
         return []
+
+    def _note_unreachable(self, worker: HostWorker) -> None:
+        """Log that a machine cannot be reached; one that never was gets no more workers after a while."""
+        host, log = worker.host, self._logs / f"{worker.number}.log"
+        with log.open("rb") as printed:
+            printed.seek(worker.begun)
+            if f"{_REACHED}\n".encode() in printed.read(_BEGINNING):
+                self._reached.add(host)
+        if host not in self._reached:
+            self._missed[host] += 1
+        if self._missed[host] < _ATTEMPTS:
+            self._log.warning("fleet.host_lost", f"{host} cannot be reached; see {log}")
+        else:
+            self._log.warning(
+                "fleet.host_given_up",
+                f"{host} was not reached in {_ATTEMPTS} attempts, and gets no worker; see {log}",
+                f"to see why: {command('ssh', '--', host, 'true')}",
+            )
 
     def _let_end(self) -> None:
         """End the life lines; after a second signal, the connections, too."""
@@ -211,4 +249,4 @@ def script(started: StartedRun, number: int) -> str:
         order.GRACE: str(started.grace),
     }
     words = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
-    return _SCRIPT.format(variables=words, workspace=order.WORKSPACE)
+    return _SCRIPT.format(reached=_REACHED, variables=words, workspace=order.WORKSPACE)

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.errors import UsageError
-from ralph_wrap.interfaces.fleet.hosts import check_hosts
+from ralph_wrap.interfaces.fleet import hosts as hosts_module
+from ralph_wrap.interfaces.fleet.hosts import HostFleet, check_hosts
+from ralph_wrap.interfaces.fleet.started import StartedRun
+from ralph_wrap.system.cancel import NEVER
 from tests.support.agent_script import PROMISE, TRUSTED, result_line
 from tests.support.git_servers import SSH_SERVER, SSHD
 from tests.support.needs import needs
@@ -25,6 +28,7 @@ from tests.support.wait import CAP, eventually
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ralph_wrap.system.log import Log
     from tests.interfaces.fleet.runs import FleetRun
 
 SERVER = """\
@@ -107,6 +111,17 @@ def test_indexes_run_on_machines(fleet_run: FleetRun, hosts: dict[str, str]) -> 
     assert [*(fleet_run.directory / "ssh/tmp").iterdir()] == []
     branches = fleet_run.refs("refs/heads/ralph/")
     assert len(branches) == 3
+
+
+@needs(SSH_SERVER)
+def test_a_machine_that_is_never_reached_is_given_up(
+    hosts: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Log
+) -> None:
+    """Its name may be mistyped: the run ends, and its indexes have failed."""
+    monkeypatch.setattr(hosts_module, "_REST", 0.1)
+    run = StartedRun("r1", "0" * 40, "nowhere", ("absent",), 1)
+    fleet = HostFleet(run, 2, 2, tmp_path, {**os.environ, **hosts}, NEVER, log)
+    assert fleet.run() == [0, 1]
 
 
 @needs(SSH_SERVER)
