@@ -28,6 +28,7 @@ FOLDERS = (
 """The layers from the top to the bottom: an import points down this list, or stays in its folder."""
 
 WORKTREE = (
+    "own_rule",
     "user_checkout",
     "temporary",
     "leaks",

@@ -32,6 +32,7 @@ from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import temporary
+from ralph_wrap.worktree.own_rule import IGNORE, without_rule
 from ralph_wrap.worktree.user_checkout import (
     UserCheckout,
     git_with_index,
@@ -128,7 +129,9 @@ def apply(
             require_same_files(git, repository, head, branch.saved)
             with temporary.opened(git, repository, home, head, whole=False) as opened:
                 changes = _changes(opened, branch, head, top)
-                written, unchanged = _write(checkout, opened, head, changes[0], changes[1])
+                saved = [merging.content(git, change.new) for change in changes[1] if _is_ignore_file(change)]
+                with without_rule(repository, [checkout], changes[1], saved):
+                    written, unchanged = _write(checkout, opened, head, changes[0], changes[1])
     except LockedError as error:
         raise explained(error) from error
     except OSError as error:
@@ -202,6 +205,10 @@ def _base(git: Git, branch: Branch, saved: str) -> str | None:
     if not branch.only_saved and merging.is_ancestor(git, branch.tip, saved):
         return branch.tip
     return next(iter(commit_and_parents(git, saved)[1:]), None)
+
+
+def _is_ignore_file(change: PathChange) -> bool:
+    return change.path == IGNORE and change.after is not None and not _is_submodule(change)
 
 
 def _is_submodule(change: PathChange) -> bool:

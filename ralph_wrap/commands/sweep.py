@@ -24,6 +24,7 @@ from ralph_wrap.branches.broken import broken_refs, is_in_use, removal_of
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
 from ralph_wrap.git.quarantine import SUBMODULES, is_working, owners, release
 from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
+from ralph_wrap.session.unknown_worktrees import unknown_worktrees
 from ralph_wrap.session.worktree_end import damage_hint
 from ralph_wrap.state import ids, inventory
 from ralph_wrap.state.advice import advice_for
@@ -199,6 +200,12 @@ def name_broken_refs(project: Project, log: Log) -> None:
             else f"to delete the ref: {removal_of(project.main, ref)}",
             ref=ref,
         )
+
+
+def name_unknown_worktrees(project: Project, log: Log) -> None:
+    """Say which worktrees belong to sessions that no record knows; a sweep finishes none of them."""
+    for found in unknown_worktrees(project):
+        log.warning("worktree.unknown", found.message, found.hint, path=str(found.path))
 
 
 def resume_deletions(project: Project, log: Log) -> None:

@@ -360,3 +360,34 @@ def test_the_hint_of_a_conflict_lands_no_saved_work(tmp_path: Path, log: Log) ->
     assert made.show("HEAD:file.txt") == b"one\ncommitted\n"
     assert made.git("ls-files", ".env") == ""
     assert (made.path / ".env").read_text() == "TOKEN=1\n"
+
+
+@pytest.mark.parametrize("committed", ["*.log\n", None], ids=["committed", "untracked"])
+def test_our_own_line_is_in_nobodys_way(tmp_path: Path, log: Log, committed: str | None) -> None:
+    """A session has added it, and nobody has committed it; it stays, also when the same is applied again."""
+    made = project_with_files(tmp_path / "project")
+    if committed is not None:
+        made.write(".gitignore", committed)
+        made.commit("rules")
+    branch(made, "aaaa", {"committed": "yes\n"})
+    branch(made, "aaaa-wip", {".gitignore": "*.log\n*.tmp\n"}, base="ralph/aaaa")
+    made.write(".gitignore", f"{committed or ''}.ralph/worktrees/\n")
+    assert apply(made, log).files == (".gitignore",)
+    assert (made.path / ".gitignore").read_text() == "*.log\n*.tmp\n.ralph/worktrees/\n"
+    again = apply(made, log)
+    assert (again.files, again.there) == ((), (".gitignore",))
+    assert (made.path / ".gitignore").read_text() == "*.log\n*.tmp\n.ralph/worktrees/\n"
+
+
+@pytest.mark.parametrize("rules", ["*.log\n.ralph/worktrees/\nmine\n", "mine\n.ralph/worktrees/\n"])
+def test_a_line_of_the_user_beside_ours_is_in_the_way(tmp_path: Path, log: Log, rules: str) -> None:
+    """Negative control: what the user has written is never overwritten."""
+    made = project_with_files(tmp_path / "project")
+    made.write(".gitignore", "*.log\n")
+    made.commit("rules")
+    branch(made, "aaaa", {"committed": "yes\n"})
+    branch(made, "aaaa-wip", {".gitignore": "*.log\n*.tmp\n"}, base="ralph/aaaa")
+    made.write(".gitignore", rules)
+    with pytest.raises(ConflictError, match=r"would be overwritten: \.gitignore"):
+        apply(made, log)
+    assert (made.path / ".gitignore").read_text() == rules

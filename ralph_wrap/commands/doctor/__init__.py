@@ -110,6 +110,7 @@ def _project_checks(
         yield from project_checks.own_packs(repository)
     except GitError as error:
         yield failed("refs", error.message, "a session runs the same git command", "git status && git fsck")
+    yield from project_checks.worktrees(project)
     yield _run_check("ignore rule", lambda: project_checks.ignore_rule(project, settings.ignore))
     yield _run_check("committer", lambda: _base(settings, project))
     if commit := repository.head:

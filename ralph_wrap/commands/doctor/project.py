@@ -26,6 +26,7 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.git.quarantine import SUBMODULES, owners
 from ralph_wrap.git.safe.filters import missing_filters, require_same_files
+from ralph_wrap.session.unknown_worktrees import unknown_worktrees
 from ralph_wrap.state.project import WORKTREES, registries
 from ralph_wrap.system import privileges
 from ralph_wrap.system.log import lines_of
@@ -217,6 +218,16 @@ def own_packs(repository: Repository) -> Iterator[DoctorCheck]:
         )
     if not left:
         yield fine(name, "no killed save has left files", why)
+
+
+def worktrees(project: Project) -> Iterator[DoctorCheck]:
+    """Look for worktrees of sessions that no record knows, as after ``git clean -fdx``."""
+    name, why = "worktrees", "a sweep finishes the sessions that have a record, and no others"
+    unknown = [*unknown_worktrees(project)]
+    for found in unknown:
+        yield noted(name, found.message, why, "to see the commands that end it: ralph-wrap sweep")
+    if not unknown:
+        yield fine(name, "a record knows the session of each", why)
 
 
 def ignore_rule(project: Project, rule: IgnoreLocation) -> DoctorCheck:

@@ -10,7 +10,7 @@ from ralph_wrap.branches import gitlinks
 from ralph_wrap.commands.merge.move_target import TargetMove, has_note, move, recover
 from ralph_wrap.commands.merge.ordering import best
 from ralph_wrap.commands.merge.run_check import run_check
-from ralph_wrap.commands.merge.target import checkouts_of, require_movable, require_room, without_rule
+from ralph_wrap.commands.merge.target import checkouts_of, require_movable, require_room
 from ralph_wrap.commands.merge.trial_merge import MergeMethod, attempt
 from ralph_wrap.config import trust
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError, StoppedError
@@ -31,6 +31,7 @@ from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import temporary
+from ralph_wrap.worktree.own_rule import without_rule
 from ralph_wrap.worktree.save.detached import detached_commits
 from ralph_wrap.worktree.user_checkout import names
 

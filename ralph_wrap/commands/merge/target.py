@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
-import sys
 from pathlib import Path
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS
 from ralph_wrap.branches.landing import ways_to_land
-from ralph_wrap.errors import ConflictError, LockedError, NotFoundError
+from ralph_wrap.errors import ConflictError, NotFoundError
 from ralph_wrap.git import (
     decode,
     finish_git,
     is_branch_name,
     list_refs,
     list_worktrees,
-    object_kinds,
     pointer,
-    run_git,
     symbolic_ref_target,
 )
 from ralph_wrap.git import merge as merging
@@ -31,19 +27,16 @@ from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import files
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.worktree.ignore import RULE, appended
-from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.own_rule import IGNORE, is_rule
 from ralph_wrap.worktree.user_checkout import UserCheckout, in_the_way, names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.git.merge import PathChange
     from ralph_wrap.state.project import Project
-
-_IGNORE = ".gitignore"
 
 
 class LandingTarget(NamedTuple):
@@ -198,7 +191,7 @@ def _require_clean(target: LandingTarget, checkout: UserCheckout) -> None:
         )
     with start_status(checkout.git) as asking:
         status = parse_status(finish_git(asking, "status").stdout)
-    changed = [path for path in status.changed if path != _IGNORE or not _is_rule(checkout)]
+    changed = [path for path in status.changed if path != IGNORE or not is_rule(checkout)]
     if changed:
         raise ConflictError(
             f"{checked_out}, where changes are not committed: {names(changed)}", "commit or stash them"
@@ -211,80 +204,6 @@ def _is_worked_in(top: Path) -> bool:
     return False
 
 
-def _is_rule(checkout: UserCheckout) -> bool:
-    """Return whether ``.gitignore`` differs only by our own line, and nothing of it is staged."""
-    staged = run_git(checkout.git, "diff-index", "--cached", "--quiet", "HEAD", "--", _IGNORE, accept=(0, 1))
-    if staged.status != 0:
-        return False
-    try:
-        return files.read(checkout.path / _IGNORE, sys.maxsize) == appended(_committed_rules(checkout) or b"")
-    except OSError:
-        return False
-
-
-def _committed_rules(checkout: UserCheckout) -> bytes | None:
-    """Return the ``.gitignore`` of HEAD, ``None`` if it has none."""
-    if _IGNORE not in object_kinds(checkout.git, "HEAD", [_IGNORE]):
-        return None
-    return run_git(checkout.git, "cat-file", "blob", f"HEAD:{_IGNORE}").stdout
-
-
-@contextlib.contextmanager
-def without_rule(
-    repository: Repository, checkouts: Sequence[UserCheckout], changes: Sequence[PathChange]
-) -> Iterator[None]:
-    """Take our own line out of each ``.gitignore`` that a landing changes, and add it again at the end.
-
-    The file may be untracked, and hold nothing else. A kill in between loses only the line, which the next
-    session adds.
-
-    Raises:
-        ConflictError: the file was changed at this moment.
-        OSError: the file cannot be written.
-
-    """
-    is_coming = any(change.path == _IGNORE for change in changes)
-    with contextlib.ExitStack() as stack:
-        for checkout in checkouts if is_coming else ():
-            if _take_rule_out(repository, checkout):
-                stack.callback(_add_rule, repository, checkout.path / _IGNORE)
-        yield
-
-
-def _take_rule_out(repository: Repository, checkout: UserCheckout) -> bool:
-    """Give a ``.gitignore`` that differs only by our line the content of HEAD; return whether it did.
-
-    Raises:
-        ConflictError: it was changed at this moment; the change stays.
-        OSError: the file cannot be written.
-
-    """
-    path = checkout.path / _IGNORE
-    with repository_lock(repository.common_dir):
-        before = files.state(path)
-        if not _is_rule(checkout):
-            return False
-        if (committed := _committed_rules(checkout)) is not None:
-            is_done = files.replace(path, committed, unless_changed_since=before)
-        elif is_done := files.state(path) == before:
-            path.unlink()
-    if not is_done:
-        raise ConflictError(f"{path} was changed at this moment", "commit the change, and try again")
-    return True
-
-
-def _add_rule(repository: Repository, path: Path) -> None:
-    """Add our line to a file that lacks it; a failure does no harm, because the next session does it."""
-    with contextlib.suppress(OSError, LockedError), repository_lock(repository.common_dir):
-        is_done = False
-        while not is_done:
-            before = files.state(path)
-            content = files.read(path, sys.maxsize) if before else b""
-            is_done = os.fsencode(RULE) in content.split() or files.replace(
-                path, appended(content), unless_changed_since=before
-            )
-
-
 def require_room(target: LandingTarget, checkout: UserCheckout, changes: Sequence[PathChange]) -> None:
     """Check that the landing overwrites no untracked or ignored file.
 
@@ -293,8 +212,8 @@ def require_room(target: LandingTarget, checkout: UserCheckout, changes: Sequenc
 
     """
     blocking = list(in_the_way(checkout.path, changes))
-    if _IGNORE in blocking and _is_rule(checkout):
-        blocking.remove(_IGNORE)
+    if IGNORE in blocking and is_rule(checkout):
+        blocking.remove(IGNORE)
     if blocking:
         raise ConflictError(
             f"{target.name} is checked out in {checkout.path}, where untracked files would be overwritten:"

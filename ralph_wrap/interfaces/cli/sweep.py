@@ -52,6 +52,7 @@ def sweep(
         dry_run = dry_run or (at_start is not None and at_start.orphans is OnOrphans.REPORT)
         swept = use_case.sweep(project, log=log, dry_run=dry_run, adopted=adopt or ())
         use_case.name_broken_refs(project, log)
+        use_case.name_unknown_worktrees(project, log)
         if not dry_run:
             undo_killed(project, log)
         if at_start is not None and at_start.pool:

@@ -37,6 +37,7 @@ IN_THE_REPOSITORY = [
         "branch names",
         "refs",
         "packs",
+        "worktrees",
     ),
     *("ignore rule", "committer", "filters", "disk"),
 ]
