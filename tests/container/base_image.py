@@ -116,37 +116,69 @@ def _debian_name(sources: list[str]) -> str | None:
 
 def _import_debian(engine: docker.DockerClient, name: str, sources: list[str]) -> None:
     suite = min((line.split()[2] for line in sources), key=len)  # bookworm, not bookworm-security
-    import_suite(engine, name, BOOTSTRAP, suite, sources)
+    _import(engine, name, BOOTSTRAP, suite, sources, BOOTSTRAP_SECONDS)
 
 
-def import_suite(
-    engine: docker.DockerClient, name: str, bootstrap: Sequence[str], suite: str, sources: Sequence[str]
-) -> None:
-    """Make a Debian, and have the engine import it.
+def ensure_suite(
+    engine: docker.DockerClient,
+    repository: str,
+    bootstrap: Sequence[str],
+    suite: str,
+    seconds: int = BOOTSTRAP_SECONDS,
+) -> str:
+    """Return the name of an image of a Debian suite, making it if the engine has none from this recipe.
 
     Arguments:
         engine: of Docker.
-        name: of the image, with its tag.
+        repository: the name of the image without its tag.
         bootstrap: mmdebstrap with its options.
         suite: of Debian.
-        sources: lines of apt for that suite.
+        seconds: how long mmdebstrap may take.
 
     Raises:
         BaseImageError: Debian's packages cannot be had, or mmdebstrap is missing.
 
     """
+    sources = [_deb_line(suite)]
+    recipe = json.dumps([bootstrap, CHANGES, sources])
+    name = f"{repository}:{suite}-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
+    if not _present(engine, name):
+        _import(engine, name, bootstrap, suite, sources, seconds)
+    return name
+
+
+def _deb_line(suite: str) -> str:
+    """Return the `deb` line of a suite, from the archive that has this machine's own."""
+    own = [line.split() for line in debian_sources() if line.endswith(" main")]
+    if not own:
+        raise BaseImageError("apt knows no Debian archive here")
+    _, uri, *_ = min(own, key=lambda words: len(words[2]))  # bookworm, not bookworm-security
+    return f"deb {uri} {suite} main"
+
+
+def _import(
+    engine: docker.DockerClient,
+    name: str,
+    bootstrap: Sequence[str],
+    suite: str,
+    sources: Sequence[str],
+    seconds: int,
+) -> None:
     if shutil.which("mmdebstrap") is None:
         raise BaseImageError("mmdebstrap is not installed, which would make a Debian")
     with tempfile.TemporaryDirectory() as directory:
         tree = Path(directory) / "rootfs.tar"  # a file: half a tree is never imported
-        made = subprocess.run(
-            [*bootstrap, *apt_transport(), suite, str(tree), "-"],
-            input="\n".join(sources),
-            capture_output=True,
-            text=True,
-            timeout=BOOTSTRAP_SECONDS,
-            check=False,
-        )
+        try:
+            made = subprocess.run(
+                [*bootstrap, *apt_transport(), suite, str(tree), "-"],
+                input="\n".join(sources),
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise BaseImageError(f"mmdebstrap made no {suite} in {seconds} s") from None
         if made.returncode != 0:
             raise BaseImageError(f"mmdebstrap failed with {made.returncode}: {made.stderr.strip()[-2000:]}")
         repository, _, tag = name.partition(":")

@@ -4,19 +4,14 @@ Packages are unpacked and not configured, from the archive that this machine's o
 once for each recipe.
 """
 
-import hashlib
-import json
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import docker
-from docker.errors import ImageNotFound
 
-from tests.container.base_image import BaseImageError, apt_transport, debian_sources
+from tests.container.base_image import ensure_suite
 
 ROOT = Path(__file__).parents[2]
 REPOSITORY = "ralph-wrap-git"
@@ -56,14 +51,7 @@ def ensure(engine: docker.DockerClient, suite: str) -> str:
 
     Raises BaseImageError if Debian's packages cannot be had.
     """
-    source = archive(suite)
-    recipe = json.dumps([BOOTSTRAP, source])
-    name = f"{REPOSITORY}:{suite}-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
-    try:
-        engine.images.get(name)
-    except ImageNotFound:
-        _make(engine, name, suite, source)
-    return name
+    return ensure_suite(engine, REPOSITORY, BOOTSTRAP, suite, BOOTSTRAP_SECONDS)
 
 
 def run(container: str, cwd: Path, scratch: Path, *arguments: str) -> tuple[int, bytes, bytes]:
@@ -105,34 +93,3 @@ def shim(directory: Path, container: str) -> str:
     )
     program.chmod(0o755)
     return f"{directory}{os.pathsep}{os.environ['PATH']}"
-
-
-def archive(suite: str) -> str:
-    """Return the `deb` line of a suite, from the archive that has this machine's own."""
-    own = [line.split() for line in debian_sources() if line.endswith(" main")]
-    if not own:
-        raise BaseImageError("apt knows no Debian archive here")
-    _, uri, *_ = min(own, key=lambda words: len(words[2]))  # bookworm, not bookworm-security
-    return f"deb {uri} {suite} main"
-
-
-def _make(engine: docker.DockerClient, name: str, suite: str, source: str) -> None:
-    if shutil.which("mmdebstrap") is None:
-        raise BaseImageError("mmdebstrap is not installed")
-    with tempfile.TemporaryDirectory() as directory:
-        tree = Path(directory) / "rootfs.tar"
-        try:
-            made = subprocess.run(
-                [*BOOTSTRAP, *apt_transport(), suite, str(tree), source],
-                capture_output=True,
-                text=True,
-                timeout=BOOTSTRAP_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise BaseImageError(f"mmdebstrap made no {suite} in {BOOTSTRAP_SECONDS} s") from None
-        if made.returncode != 0:
-            raise BaseImageError(f"mmdebstrap failed with {made.returncode}: {made.stderr.strip()[-2000:]}")
-        repository, _, tag = name.partition(":")
-        engine.api.import_image_from_file(str(tree), repository=repository, tag=tag)
-    engine.images.get(name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,10 +15,8 @@ import tomllib
 from pathlib import Path
 
 import docker
-from docker.errors import ImageNotFound
 
-from tests.container.base_image import CHANGES, BaseImageError, apt_transport
-from tests.container.debian_git import archive
+from tests.container.base_image import ensure_suite
 
 ROOT = Path(__file__).parents[2]
 PYTHONS = {"3.11": "bookworm", "3.13": "trixie"}
@@ -54,7 +51,6 @@ _BOOTSTRAP = (
     '--customize-hook=chroot "$1" dpkg --force-depends --purge git git-man',
     *(f'--customize-hook=ln -s /opt/git/bin/{program} "$1/usr/bin/{program}"' for program in _PROGRAMS),
 )
-_BOOTSTRAP_SECONDS = 1800  # 60 with a near mirror and idle processors
 
 
 def ensure_image(engine: docker.DockerClient, python: str) -> str:
@@ -64,34 +60,7 @@ def ensure_image(engine: docker.DockerClient, python: str) -> str:
         BaseImageError: Debian's packages cannot be had.
 
     """
-    suite = PYTHONS[python]
-    source = archive(suite)
-    recipe = json.dumps([_BOOTSTRAP, CHANGES, source])
-    name = f"{_REPOSITORY}:{suite}-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
-    try:
-        engine.images.get(name)
-    except ImageNotFound:
-        _make(engine, name, suite, source)
-    return name
-
-
-def _make(engine: docker.DockerClient, name: str, suite: str, source: str) -> None:
-    if shutil.which("mmdebstrap") is None:
-        raise BaseImageError("mmdebstrap is not installed")
-    with tempfile.TemporaryDirectory() as directory:
-        tree = Path(directory) / "rootfs.tar"  # a file: half a tree is never imported
-        made = subprocess.run(
-            [*_BOOTSTRAP, *apt_transport(), suite, str(tree), source],
-            capture_output=True,
-            text=True,
-            timeout=_BOOTSTRAP_SECONDS,
-            check=False,
-        )
-        if made.returncode != 0:
-            raise BaseImageError(f"mmdebstrap failed with {made.returncode}: {made.stderr.strip()[-2000:]}")
-        repository, _, tag = name.partition(":")
-        engine.api.import_image_from_file(str(tree), repository=repository, tag=tag, changes=CHANGES)
-    engine.images.get(name)
+    return ensure_suite(engine, _REPOSITORY, _BOOTSTRAP, PYTHONS[python])
 
 
 def ensure_packages(directory: Path, python: str) -> Path:

@@ -15,14 +15,11 @@ The output of a row is in ``results/`` of the directory that ``tests/gits/instal
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
 import re
 import subprocess
 import sys
-import tarfile
 import time
 from collections import Counter
 from contextlib import suppress
@@ -36,6 +33,7 @@ from docker.models.containers import Container
 
 from tests.container.image import connect
 from tests.gits.machine import PYTHONS, ROOT, ensure_image, ensure_packages
+from tests.support import checkout
 
 GITS = ("2.30", "2.39", "2.47", "newest")
 SUITES = ("git", "worktree", "session", "crash", "commands", "security")
@@ -134,7 +132,7 @@ def main() -> int:
         return 2
     rows = [row for row in rows if not chosen or row.name in chosen]
 
-    source = Source()
+    source = checkout.digest(_DECISIVE)
     engine = connect()
     known = {row: _read(results / f"{row.file}.json") for row in rows}
     deadline = Deadline(environ.get("GITS_MINUTES", ""))
@@ -144,7 +142,7 @@ def main() -> int:
     ran: dict[Row, Result] = {}
     for row in sorted(rows, key=lambda row: order[row]):
         machine = Machine(engine, directory, row)
-        key = f"{source.key} {machine.key}"
+        key = f"{source} {machine.key}"
         before = known[row]
         result = Result(key, machine.git)
         if before and before.key == key and not before.is_red and suites == SUITES:
@@ -153,7 +151,7 @@ def main() -> int:
         if result.is_complete:
             continue
         estimates = before.seconds if before else {}
-        _run(machine, source, result, suites, deadline, estimates, results / f"{row.file}.log")
+        _run(machine, result, suites, deadline, estimates, results / f"{row.file}.log")
         if suites == SUITES and result.seconds:
             (results / f"{row.file}.json").write_text(json.dumps(asdict(result)), encoding="utf-8")
     for line in table(rows, ran, suites):
@@ -181,34 +179,6 @@ def table(rows: list[Row], ran: dict[Row, Result], suites: tuple[str, ...]) -> l
             f"{result.git:<14}{row.python:<8}{passed:>8}{failed:>8}{skipped:>9}{seconds:>9.0f}{note}"
         )
     return lines
-
-
-class Source:
-    """The files of this repository that are not ignored, as they stand."""
-
-    def __init__(self) -> None:
-        listed = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-        output = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        self._paths = sorted({path for path in output.split("\0") if path and os.path.lexists(ROOT / path)})
-        digest = hashlib.sha256()
-        for path in self._paths:
-            if path.startswith(_DECISIVE):
-                digest.update(f"{path}\0{(ROOT / path).stat().st_mode & 0o111}\0".encode())
-                digest.update(hashlib.sha256((ROOT / path).read_bytes()).digest())
-        self.key = digest.hexdigest()
-
-    def archive(self) -> bytes:
-        """Return them as a tar file, below ``ralph-wrap``."""
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w") as tar:
-            for path in self._paths:
-                tar.add(ROOT / path, f"ralph-wrap/{path}", recursive=False, filter=_of_root)
-        return buffer.getvalue()
-
-
-def _of_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    member.uid = member.gid = 0
-    return member
 
 
 class Machine:
@@ -260,7 +230,6 @@ class Machine:
 
 def _run(
     machine: Machine,
-    source: Source,
     result: Result,
     suites: tuple[str, ...],
     deadline: Deadline,
@@ -272,7 +241,7 @@ def _run(
     waiting = [suite for suite in suites if suite not in result.seconds]
     if not deadline.leaves(estimates.get(waiting[0], _UNKNOWN_SECONDS)):
         return
-    container = machine.start(source.archive())
+    container = machine.start(checkout.archive(prefix="ralph-wrap/"))
     try:
         with log.open("ab" if result.seconds else "wb") as output:
             for suite in waiting:

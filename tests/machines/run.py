@@ -13,24 +13,21 @@ The output of each row is in ``~/.cache/ralph-wrap/machines``.
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
 import re
-import subprocess
 import sys
-import tarfile
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from docker.errors import DockerException, ImageNotFound
+from docker.errors import DockerException
 
-from tests.container import base_image, debian_git
+from tests.container import base_image
 from tests.container.image import NoEngineError, connect
+from tests.support import checkout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +42,6 @@ if TYPE_CHECKING:
             """Take some."""
 
 
-ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ralph-wrap" / "machines"
 DEFAULT_MINUTES = 240
 
@@ -175,36 +171,10 @@ def read(output: str, status: int, lacks: Sequence[str]) -> Outcome:
     return Outcome(counts, faults)
 
 
-def files() -> dict[str, bytes]:
-    """Return what a clone of this checkout would have, with the changes that are not committed yet."""
-    listed = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
-    return {name: (ROOT / name).read_bytes() for name in sorted({*names}) if name and (ROOT / name).is_file()}
-
-
-def _archive(owner: int) -> bytes:
-    """Return the files as a tar archive; all are of one user."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, content in files().items():
-            member = tarfile.TarInfo(name)
-            member.size, member.uid, member.gid, member.mtime = len(content), owner, owner, int(time.time())
-            member.mode = (ROOT / name).stat().st_mode & 0o777
-            tar.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
-
-
 def _ensure_image(engine: docker.DockerClient, machine: Machine) -> str:
     """Return the name of the image of a machine, making it if the engine has none."""
-    source = debian_git.archive(machine.suite)
     bootstrap = (*_BOOTSTRAP, f"--include={','.join(machine.packages)}")
-    digest = hashlib.sha256(json.dumps([bootstrap, source]).encode()).hexdigest()[:16]
-    name = f"{_IMAGES}:{machine.suite}-{digest}"
-    try:
-        engine.images.get(name)
-    except ImageNotFound:
-        base_image.import_suite(engine, name, bootstrap, machine.suite, [source])
-    return name
+    return base_image.ensure_suite(engine, _IMAGES, bootstrap, machine.suite)
 
 
 def run(engine: docker.DockerClient, machine: Machine, log: Path, seconds: float) -> Outcome | None:
@@ -246,7 +216,7 @@ def run(engine: docker.DockerClient, machine: Machine, log: Path, seconds: float
             _do(container, "useradd", "--create-home", "--uid", str(owner), machine.user)
         for directory in (machine.directory, f"/pip/{owner}"):
             _do(container, "install", "-d", "-o", str(owner), "-g", str(owner), directory)
-        container.put_archive(machine.directory, _archive(owner))
+        container.put_archive(machine.directory, checkout.archive(owner))
         with log.open("wb") as output:
             status = _make_test(engine, container, machine, output)
     except DockerException:
@@ -287,7 +257,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     CACHE.mkdir(parents=True, exist_ok=True)
-    content = hashlib.sha256(repr(sorted(files().items())).encode()).hexdigest()
+    content = checkout.digest()
     end = time.monotonic() + 60 * float(os.environ.get("MACHINES_MINUTES") or DEFAULT_MINUTES)
     rows = [machine for machine in MACHINES if machine.name in chosen]
     lines = {}
