@@ -15,22 +15,28 @@ from ralph_wrap.errors import NotFoundError, RalphError, UsageError
 from ralph_wrap.git import existing_commits, list_refs, patch, tree_of
 from ralph_wrap.git.compare import empty_tree, facts_of, landing_base
 from ralph_wrap.git.oid import is_oid
+from ralph_wrap.git.repository import file_system_config
 from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.state import inventory
 from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.system import document, files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
+from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.ownership import SessionMark, read_mark
+from ralph_wrap.worktree.save.picture import pictured
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
     from typing import Any
 
     from ralph_wrap.branches import Branch, MainBranch
     from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
+    from ralph_wrap.worktree.save.picture import Picture
 
 SNAPSHOTS = "refs/ralph/snapshots/"
 """The refs of the uncommitted work at the ends of iterations, by agent id and number."""
@@ -79,6 +85,7 @@ def sides(
     *,
     saved: bool = False,
     iteration: int | None = None,
+    picture: Picture | None = None,
 ) -> DiffSides:
     """Return the two sides to compare.
 
@@ -88,6 +95,7 @@ def sides(
         other: id or name of a second branch, with which the first is compared.
         saved: include the saved work of both.
         iteration: only the changes of this iteration.
+        picture: the files of the session now, instead of its saved work; *objects* has theirs.
 
     Raises:
         UsageError: these arguments exclude each other.
@@ -98,7 +106,12 @@ def sides(
     """
     if iteration is not None and (other or saved):
         raise UsageError("--iteration compares two states of one branch", "leave out ID2 and --saved")
-    found = _sides(project, objects, name, other, saved=saved, iteration=iteration)
+    if picture is not None:
+        branch = branches.named(branches.read(project), name)
+        origin = origin_of(project, objects, branch, picture.head)
+        found = DiffSides(origin.id, picture.tree, (), origin.remark)
+    else:
+        found = _sides(project, objects, name, other, saved=saved, iteration=iteration)
     require_genuine(objects, found.before, found.after)
     return found
 
@@ -118,6 +131,60 @@ def _sides(
     tip = _tip(branch, saved=saved)
     origin = origin_of(project, objects, branch, tip)
     return DiffSides(origin.id, tip, lacking, origin.remark)
+
+
+@contextlib.contextmanager
+def uncommitted(project: Project, objects: Git, name: str) -> Iterator[Picture | None]:
+    """Yield the files of a session that runs, with what is not committed; ``None`` for any other branch.
+
+    Arguments:
+        objects: git in a shadow git directory.
+        name: id or name of the branch.
+
+    Raises:
+        NotFoundError: there is no such branch.
+        RalphError: git cannot read the worktree.
+
+    """
+    branch = branches.named(branches.read(project), name)
+    worktree = _worktree(project, branch) if branch.verdict == Verdict.LIVE.value else None
+    if worktree is None:
+        yield None
+        return
+    try:
+        with pictured(worktree, project.git, objects) as picture:
+            yield picture
+    except OSError as error:
+        raise RalphError(f"{worktree.path} cannot be read: {error}", "has the session just ended?") from error
+
+
+def hint(project: Project, name: str) -> str:
+    """Return the command that shows what is not committed, if that may be something; else an empty text."""
+    branch = branches.named(branches.read(project), name)
+    has_more = branch.verdict == Verdict.LIVE.value or branch.saved not in {None, branch.tip}
+    return command("ralph-wrap", "diff", "--saved", branch.label) if has_more else ""
+
+
+def _worktree(project: Project, branch: Branch) -> LinkedWorktree | None:
+    """Return the worktree in which a live session works; ``None`` if it works in a clone, or elsewhere."""
+    found = inventory.find(project, branch.sessions[0]) if branch.sessions else None
+    record = found.record if found is not None and found.verdict is Verdict.LIVE else None
+    if record is None or record.branch is None:
+        return None
+    common_dir = repository_of(project).common_dir
+    path = project.root / WORKTREES / record.worktree_name
+    registration = common_dir / "worktrees" / path.name
+    if not path.is_dir() or read_mark(registration) != SessionMark(record.session, record.branch):
+        return None
+    return LinkedWorktree(
+        path=path,
+        registration=registration,
+        common_dir=common_dir,
+        branch=record.branch,
+        base=record.base or "",
+        branch_created=False,
+        config=file_system_config(file_mode=record.file_mode, symlinks=record.symlinks),
+    )
 
 
 def are_same(objects: Git, sides: DiffSides) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +34,12 @@ def diff(
     stat: Annotated[
         bool, typer.Option("--stat", help="Print only the files and the number of changed lines.")
     ] = False,
-    saved: Annotated[bool, typer.Option("--saved", help="Include saved work.")] = False,
+    saved: Annotated[
+        bool,
+        typer.Option(
+            "--saved", help="Include saved work; of a session that runs, what is not committed now."
+        ),
+    ] = False,
     iteration: Annotated[
         int | None, typer.Option(metavar="N", help="Only this iteration, as its session recorded it.")
     ] = None,
@@ -54,8 +60,17 @@ def diff(
         warn_of_tampering(directory, environ, log)
         project = open_project(directory, environ, log)
         fetch_first(project, remote, log)
-        with objects_of(project) as objects:
-            sides = use_case.sides(project, objects, branch, other, saved=saved, iteration=iteration)
+        with contextlib.ExitStack() as stack:
+            objects, picture = stack.enter_context(objects_of(project)), None
+            if saved and other is None and iteration is None:
+                picture = stack.enter_context(use_case.uncommitted(project, objects, branch))
+            if picture is not None:
+                objects = picture.objects
+                for line in picture.missing:
+                    log.warning("diff.incomplete", line)
+            sides = use_case.sides(
+                project, objects, branch, other, saved=saved, iteration=iteration, picture=picture
+            )
             for name in sides.lacking:
                 log.warning("work.missing", f"{name} has no saved work")
             if sides.remark:
@@ -64,7 +79,8 @@ def diff(
                 words = f"{branch} and {other} have the same files" if other else f"{branch} has no changes"
                 if iteration is not None:
                     words = f"iteration {iteration} of {branch} changed no file"
-                log.event("diff.empty", words)
+                hint = "" if saved or other or iteration is not None else use_case.hint(project, branch)
+                log.event("diff.empty", words, hint=hint)
                 return
             shown = {name: environ[name] for name in _SHOWING if name in environ}
             sub_command = ("diff", "--stat") if stat else ("diff",)
