@@ -20,6 +20,7 @@ from ralph_wrap.errors import (
     ConflictError,
     GitError,
     IsolationError,
+    RalphError,
     RefusedError,
     UsageError,
 )
@@ -184,11 +185,15 @@ def _require_outside(project: Project, repository: Repository, session: str) -> 
 
 def _start_tmux(project: Project, tree: LinkedWorktree, name: str) -> tuple[LinkedWorktree, str]:
     """Start a tmux session in a new worktree, and note it in the mark; after an error the worktree goes."""
+    tmux_session = ""
     try:
         tmux_session = tmux.start(f"ralph-{name}", tree.path, project.environ)
         tree, mark = find(tree.common_dir, tree.path)
         write_mark(tree.registration, mark._replace(tmux_session=tmux_session))
     except BaseException:
+        if tmux_session:  # first: its shell works in the worktree, and no mark names it
+            with contextlib.suppress(RalphError):
+                tmux.kill(tmux_session, project.environ)
         _remove(project, tree, tree.base, lambda _: None)
         raise
     return tree, tmux_session

@@ -380,6 +380,19 @@ def test_a_server_that_ends_with_its_last_session_is_no_error(
     assert sessions(server) == ["ralph-try"]
 
 
+def test_an_error_after_its_start_ends_it(repo: Repo, tmp_path: Path, server: dict[str, str]) -> None:
+    """Nobody would know it: no mark names it. Here another process locks the worktree in this moment."""
+    shim = tmp_path / "shim" / "tmux"
+    shim.parent.mkdir()
+    shim.write_text(
+        f'#!/bin/sh\n{shutil.which("tmux")} "$@" || exit\n'
+        f'[ "$1" != new-session ] || for it in {repo.path}/.git/worktrees/*; do echo x > $it/locked; done\n'
+    )
+    shim.chmod(0o755)
+    status, _ = answered(repo, "enter", "try", "--tmux", **server, PATH=f"{shim.parent}:{os.environ['PATH']}")
+    assert (status != 0, sessions(server)) == (True, [])
+
+
 def test_without_tmux(repo: Repo, tmp_path: Path) -> None:
     """It is said what to install; nothing is left."""
     bin_directory = tmp_path / "bin"
