@@ -8,8 +8,10 @@ the session gets a signal, if we see that it is the session's. This module never
 
 from __future__ import annotations
 
+import math
 import os
 import signal
+import time
 
 from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.state import inventory, stop_request
@@ -45,7 +47,8 @@ class StoppedSession(NamedTuple):
     Attributes:
         id: agent id.
         session: session id, ``None`` if its record cannot be read.
-        outcome: *stopped*, *ended* (before the request), *orphan* (its owner is dead), *unknown* or *failed*.
+        outcome: *stopped*, *ended* (before the request), *orphan* (its owner is dead), *unknown* or *failed*;
+            *asked* if it runs on, and the caller waits no longer.
             The record of an unknown session cannot be read, and it is not touched. Of a failed one the
             request could not be written.
         title: what people call the session; empty if that is not known.
@@ -59,12 +62,17 @@ class StoppedSession(NamedTuple):
 
 
 def stop(
-    project: Project, names: Sequence[str] | None, mode: StopMode, log: Log
+    project: Project,
+    names: Sequence[str] | None,
+    mode: StopMode,
+    log: Log,
+    patience: float = math.inf,
 ) -> tuple[list[StoppedSession], RalphError | None]:
     """Ask sessions to end, and wait until they have ended.
 
     Arguments:
         names: ids, branches or titles; ``None`` stands for every session that is not finished.
+        patience: seconds to wait at most.
 
     Returns:
         The result for each session, and an error if one does not exist, is unknown, or could not be asked.
@@ -86,7 +94,7 @@ def stop(
             for name, session in sessions.items():
                 outcomes[name] = ""  # it may have the request before an interrupt lets us note that
                 outcomes[name] = _ask(session, mode, log, failures)
-            _wait(sessions, outcomes, watch, log, failures)
+            _wait(sessions, outcomes, watch, log, failures, time.monotonic() + patience)
         except KeyboardInterrupt:
             waiting = ", ".join(name for name, outcome in outcomes.items() if not outcome)
             if waiting:
@@ -198,8 +206,9 @@ def _wait(
     watch: DirectoryWatch,
     log: Log,
     failures: list[RalphError],
+    end: float,
 ) -> None:
-    """Wait until every session that was asked has ended, and record its outcome."""
+    """Wait until every session that was asked has ended, or until a time, and record its outcome."""
     named: set[str] = set()
     while True:
         for name, session in sessions.items():
@@ -218,9 +227,11 @@ def _wait(
             elif name not in named and (pids := _bearers(current)):
                 named.add(name)
                 _name_bearers(current, pids, log)
-        if all(outcomes.values()):
+        left = end - time.monotonic()
+        if all(outcomes.values()) or left <= 0:
+            outcomes.update({name: "asked" for name, outcome in outcomes.items() if not outcome})
             return
-        watch.wait(_LOOK)
+        watch.wait(min(_LOOK, left))
 
 
 def _is_stopped(session: FoundSession) -> bool:

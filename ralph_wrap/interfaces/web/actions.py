@@ -59,7 +59,9 @@ async def stop(context: PageContext, form: Form, server_log: Log) -> FlashMessag
     [name] = form.get("id", [""])[:1]
     mode = next((mode for mode in StopMode if [mode.value] == [*form.get("how", ())]), StopMode.SOON)
     waits = FlashMessage("done", (f"session {name} has a stop request: {_EFFECTS[mode]}",))
-    return await _soon(lambda log: _stopped(context, name, mode, log), waits, _STOP_PATIENCE, server_log)
+    return await _soon(
+        lambda log: _stopped(context, name, mode, waits, log), waits, _START_PATIENCE, server_log
+    )
 
 
 async def _soon(
@@ -98,10 +100,13 @@ _EFFECTS = {
 }
 
 
-def _stopped(context: PageContext, name: str, mode: StopMode, log: Log) -> FlashMessage:
-    stopped, problem = stopping.stop(context.project, [name], mode, log)
+def _stopped(context: PageContext, name: str, mode: StopMode, waits: FlashMessage, log: Log) -> FlashMessage:
+    """Wait a short time only: the thread and the inotify instance of each click would live until the end."""
+    stopped, problem = stopping.stop(context.project, [name], mode, log, _STOP_PATIENCE)
     if problem is not None:
         raise problem
+    if any(session.outcome == "asked" for session in stopped):
+        return waits
     return FlashMessage(
         "done", tuple(f"session {session.session or session.id}: {session.outcome}" for session in stopped)
     )

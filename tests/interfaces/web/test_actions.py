@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -240,6 +241,23 @@ def test_stop(repo: Repo, site: Pages, script: Callable[[str], str]) -> None:
     assert f"ralph/{agent_id}" in repo.branches()
     again = site.note(site.post("stop", ("id", agent_id)))
     assert again.startswith(f"done | session {session.directory.name}: ended")
+
+
+def test_no_click_on_stop_waits_for_the_end(repo: Repo, site: Pages, script: Callable[[str], str]) -> None:
+    """Each would hold a thread and an inotify instance, of which a user has 128."""
+    agent = script("trap '' TERM; echo up; while :; do sleep 1; done")
+    with Session(repo.path, "--grace", "5m", "--", agent) as session:
+        session.wait_for("agent.started")
+        for _ in range(2):
+            note = site.note(site.post("stop", ("id", session.directory.name)))
+            assert note.startswith(f"done | session {session.directory.name} has a stop request")
+        eventually(
+            lambda: not [thread for thread in threading.enumerate() if thread.name == "button"],
+            "the end of all threads",
+        )
+        assert session.process.poll() is None
+        site.post("stop", ("id", session.directory.name), ("how", "now"))
+        session.finish()
 
 
 @pytest.mark.parametrize("button", ["stop", "rm", "resume"])
