@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 _LONGEST = 2000  # characters of a line; the page does not show more
 _WIDEST = 400  # characters of a line with colours: some lexers are slow on longer ones
 _PATIENCE = 0.5  # seconds for all colours of a page
+_LARGEST = 100_000  # characters with colours at a time
+_LANGUAGES = frozenset(
+    (
+        *("Bash", "C", "C#", "C++", "CSS", "Diff", "Docker", "Go", "HTML", "INI", "Java", "JavaScript"),
+        *("JSON", "JSX", "Kotlin", "Makefile", "Markdown", "PHP", "Python", "Ruby", "Rust", "SCSS", "SQL"),
+        *("Swift", "TOML", "TSX", "Transact-SQL", "TypeScript", "XML", "YAML"),
+    )
+)
+"""Names of the lexers of Pygments that are used. An agent names the files, so it could choose among 500, and
+a regular expression that takes a text apart in exponential time cannot be interrupted."""
 
 _CLASSES: dict[_TokenType, str] = {
     Token.Comment: "c",
@@ -58,7 +68,8 @@ class Highlighter:
         """
         cut = [_cut(line) for line in lines]
         lexer = self._lexer(path)
-        if lexer is None or self._left <= 0 or any(len(line) > _WIDEST for line in cut):
+        is_long = any(len(line) > _WIDEST for line in cut) or sum(map(len, cut)) > _LARGEST
+        if lexer is None or self._left <= 0 or is_long:
             return [shown(line) for line in cut]
         began = time.monotonic()
         painted = _painted(lexer, cut)
@@ -69,11 +80,16 @@ class Highlighter:
         name = path.rpartition("/")[2]
         ending = name[name.rfind(".") :] if "." in name else name
         if ending not in self._lexers:
-            try:
-                self._lexers[ending] = get_lexer_for_filename(name, stripnl=False, ensurenl=False)
-            except (ClassNotFound, ImportError, OSError):
-                self._lexers[ending] = None
+            self._lexers[ending] = _find(name)
         return self._lexers[ending]
+
+
+def _find(name: str) -> Lexer | None:
+    try:
+        found = get_lexer_for_filename(name, stripnl=False, ensurenl=False)
+    except (ClassNotFound, ImportError, OSError):
+        return None
+    return found if found.name in _LANGUAGES else None
 
 
 def _painted(lexer: Lexer, lines: Sequence[str]) -> list[Markup]:

@@ -83,6 +83,14 @@ def test_a_keyword_is_coloured() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "lines"), [("a.clj", ["(def x 1)"]), ("a.py", ["return 1"] * 20_000)], ids=["language", "length"]
+)
+def test_an_agent_chooses_no_slow_colours(name: str, lines: list[str]) -> None:
+    """It names the files. Of 500 lexers a few are used, for so much text that none holds the page up."""
+    assert Highlighter().paint(name, lines) == lines
+
+
 def test_a_line_without_end_is_cut() -> None:
     """Five million letters on one line would stop a browser."""
     [line] = Highlighter().paint("a.js", ["x" * 5_000_000])
