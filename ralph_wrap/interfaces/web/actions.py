@@ -183,10 +183,10 @@ def _dropped(context: PageContext, wanted: dropping.DropSelection, stay: Sequenc
         stay: why other branches stay that were selected with them; the button *Drop anyway* leaves them out.
 
     """
-    rows, failures = dropping.drop(context.project, wanted, time.time())
     project = context.project
     keep = of_project(project.main, project.environ, "keep_dropped").keep_dropped
-    dropping.expire(context.project, keep, time.time())
+    dropping.expire(project, keep, time.time())  # first: an earlier branch of this name may be overdue
+    rows, failures = dropping.drop(project, wanted, time.time())
     dropped = [row for row in rows if row.dropped]
     lines = [f"{row.branch} dropped{_with(row.saved, row.branch)}" for row in dropped]
     lines += [

@@ -134,6 +134,17 @@ def test_drop_anyway_says_what_it_did_not_drop(repo: Repo, site: Pages) -> None:
     assert repo.branches() == ["main", "ralph/bbbb"]
 
 
+@pytest.mark.usefixtures("trusted")
+def test_drop_where_an_earlier_branch_of_this_name_is_overdue(repo: Repo, site: Pages) -> None:
+    """The backup of the earlier one goes first, as with the command, and is not in the way."""
+    site.post("drop", ("name", "ralph/aaaa"), ("force", "1"))
+    grow(repo, "ralph/aaaa", "main", {"again.txt": "again\n"})
+    repo.write(".ralph/config.toml", 'keep_dropped = "1ms"\n')
+    site.post("drop", ("name", "ralph/bbbb"), ("force", "1"))  # what is due at two looks goes
+    note = site.note(site.post("drop", ("name", "ralph/aaaa"), ("force", "1")))
+    assert note == "done | ralph/aaaa dropped"
+
+
 def test_drop_says_which_remote_still_has_a_session(repo: Repo, site: Pages) -> None:
     """As the command says it, with the command that deletes it there, too."""
     repo.git("update-ref", "refs/ralph-remotes/origin/heads/ralph/aaaa", "ralph/aaaa")
