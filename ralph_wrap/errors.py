@@ -94,7 +94,8 @@ def explained(error: OSError) -> RalphError:
     if error.filename is not None:
         reason += f": {os.fsdecode(error.filename)}"
     if error.errno in _NO_ROOM:
-        return RalphError(reason, "make room on the disk (df -h), then: ralph-wrap sweep")
+        directory = os.path.dirname(os.fsdecode(error.filename or ""))  # noqa: PTH120 -- any path
+        return RalphError(reason, f"make room on the disk: {shlex.join(['df', '-h', directory or '.'])}")
     return RalphError(reason, "to see what is wrong here: ralph-wrap doctor")
 
 

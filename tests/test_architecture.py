@@ -44,6 +44,7 @@ WORKTREE = (
     "warm",
     "ignore",
     "layout",
+    "way_out",
     "git_file",
     "stale_locks",
     "register",

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from datetime import UTC, datetime
 
 from ralph_wrap.errors import RalphError, RefusedError
-from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
+from ralph_wrap.session.kept_worktree import remove_kept
 from ralph_wrap.state import inventory
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import SessionEntry, Verdict
-from ralph_wrap.system import deferred, files
-from ralph_wrap.system.liveness import SessionNames
 from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.worktree.git_file import way_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,38 +133,8 @@ def remove(project: Project, name: str, log: Log) -> RemovedSession:
             advice_for(session.verdict, session.id),
         )
     record = session.record
-    if not session.home.has(record.id) and record.id in SessionNames():
-        raise RefusedError(
-            f"a process runs session {record.id}, although its record is gone: its worktree stays",
-            f"to see the process: ps -C ralph/{record.id}",
-        )
-    lock = files.try_lock(session.directory)
-    if lock is None:
-        held = deferred.lock_holder.held_lock(session.directory)
-        raise RalphError(
-            f"another process removes the worktree of session {session.name}: {held.sentence}", held.hint
-        )
-    log = log.for_other_session()
-    try:
-        log.attach(session.directory / "events.jsonl", agent_id=record.id, session_id=record.session)
-        recovery = SessionRecovery(project, session.home, record, log, SharedFacts(project))
-        tree = recovery.worktree()
-        if tree is None:
-            log.event("worktree.missing", f"session {record.session} has no worktree (any more)")
-            return RemovedSession(record.id, record.session, removed=False, saved=None, title=record.title)
-        outcome = recovery.leave(tree, for_good=True)
-        outcome = outcome._replace(way_out=way_out(tree, record.id) if outcome.kept else None)
-        recovery.bring_out(outcome)
-        recovery.write_report(outcome)
-    finally:
-        log.close()
-        lock.release()
-    if outcome.kept:
-        raise RefusedError(
-            f"worktree of session {record.session} kept: {outcome.kept}",
-            outcome.way_out
-            or f"when this reason is gone: ralph-wrap rm {record.id}; to delete it with all its files:"
-            f" git worktree remove -f -f {shlex.quote(str(tree.path))}",
-        )
+    outcome = remove_kept(project, session.home, record, log)
+    if outcome is None:
+        return RemovedSession(record.id, record.session, removed=False, saved=None, title=record.title)
     saved = outcome.saved.branch if outcome.saved else None
     return RemovedSession(record.id, record.session, removed=True, saved=saved, title=record.title)

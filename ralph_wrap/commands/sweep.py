@@ -23,16 +23,18 @@ import time
 from ralph_wrap.branches.broken import broken_refs, is_in_use, removal_of
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
 from ralph_wrap.git.quarantine import SUBMODULES, is_working, owners, release
+from ralph_wrap.session.kept_worktree import remove_kept
 from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
 from ralph_wrap.session.unknown_worktrees import unknown_worktrees
-from ralph_wrap.session.worktree_end import damage_hint
+from ralph_wrap.session.worktree_end import TO_SWEEP, WorktreePolicy, try_again_hint
 from ralph_wrap.state import ids, inventory
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.claim import take_over
 from ralph_wrap.state.inventory import FoundSession, Verdict
 from ralph_wrap.state.project import WORKTREES, registries
 from ralph_wrap.state.registry import SessionRecord, UnreadableRecord
-from ralph_wrap.state.report import drop_command
+from ralph_wrap.state.report import SessionReport, drop_command
+from ralph_wrap.state.report import read as read_report
 from ralph_wrap.system import deferred, files, liveness, process_table, process_tree
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.liveness import SessionNames
@@ -145,12 +147,59 @@ def sweep(
         elif not cancel.requested:
             is_adopted = record.id in adopted
             swept += _finish(project, home, record, verdict, log, shared, is_adopted=is_adopted)
+    if not cancel.requested:
+        swept += _finish_unsaved(project, [record for _, record in records], log, dry_run=dry_run)
     titles = {record.id: record.title for _, record in records if isinstance(record, SessionRecord)}
-    swept = [entry._replace(title=titles.get(entry.id, "")) for entry in swept]
+    swept = [entry._replace(title=entry.title or titles.get(entry.id, "")) for entry in swept]
     if not dry_run:
         _tidy(project)
         resume_deletions(project, log)
     return swept
+
+
+def _finish_unsaved(
+    project: Project,
+    unfinished: Sequence[SessionRecord | UnreadableRecord],
+    log: Log,
+    *,
+    dry_run: bool,
+) -> Iterator[SweptSession]:
+    """Finish the sessions that have ended, but for a full disk could not save their worktree.
+
+    Such a session has perhaps no report: there was no room for it.
+
+    Arguments:
+        unfinished: the records of all other sessions, which may have taken the worktree of an earlier one.
+
+    """
+    taken = {record.worktree_name for record in unfinished if isinstance(record, SessionRecord)}
+    for home in registries(project):
+        for record in home.with_worktrees(project.root / WORKTREES, taken):
+            if not isinstance(record, SessionRecord) or _keeps_its_worktree(record):
+                continue
+            ended = read_report(home.sessions / record.session / "report.json")
+            if ended is None or (isinstance(ended, SessionReport) and ended.way_out == TO_SWEEP):
+                entry = SweptSession(record.id, record.session, Verdict.FINISHED.value, "would finish")
+                entry = entry._replace(title=record.title)
+                yield entry if dry_run else _save_unsaved(project, home, record, entry, log)
+
+
+def _keeps_its_worktree(record: SessionRecord) -> bool:
+    return WorktreePolicy.of_record(record)._replace(drop_empty=False) != WorktreePolicy()
+
+
+def _save_unsaved(
+    project: Project, home: Registry, record: SessionRecord, entry: SweptSession, log: Log
+) -> SweptSession:
+    """Save and remove the worktree of such a session, as ``ralph-wrap rm`` does."""
+    try:
+        outcome = remove_kept(project, home, record, log)
+    except (OSError, RalphError) as error:
+        hint = error.hint if isinstance(error, RalphError) else None
+        action = "kept" if isinstance(error, RefusedError) else "failed"
+        return entry._replace(action=action, note=str(error), hint=hint)
+    saved = outcome.saved.branch if outcome and outcome.saved else None
+    return entry._replace(action="finished", saved=saved)
 
 
 def _tidy(project: Project) -> None:
@@ -307,7 +356,7 @@ def _finish(
         return
     saved = outcome.saved.branch if outcome and outcome.saved else None
     if outcome and outcome.kept and not outcome.asked:
-        yield SweptSession(record.id, session, verdict.value, "kept", saved, outcome.kept)
+        yield SweptSession(record.id, session, verdict.value, "kept", saved, outcome.kept, outcome.way_out)
     else:
         note = outcome.kept if outcome else _missing(project, record)
         yield SweptSession(record.id, session, verdict.value, "finished", saved, note)
@@ -331,8 +380,7 @@ def _end(
     tree = recovery.worktree()
     outcome = recovery.leave(tree, survivors) if tree else None
     if outcome is not None and outcome.later:
-        hint = damage_hint(project.root, outcome.saved) if outcome.saved else ""
-        raise RefusedError(str(outcome.kept), hint or "ralph-wrap sweep")
+        raise RefusedError(str(outcome.kept), try_again_hint(project.root, outcome))
     started = _agent_started(claim)
     if record.drop_empty or not started:
         recovery.drop_unused_branch(tree, outcome)

@@ -193,6 +193,16 @@ def common_dir_of(registration: Path) -> Path:
     return real(registration / os.fsdecode(files.read(registration / "commondir")).removesuffix("\n"))
 
 
+def checkout_of(registration: Path) -> Path:
+    """Return the top of the checkout that a registration names.
+
+    Raises:
+        OSError: the registration cannot be read.
+
+    """
+    return real(git_file_of(registration).parent)
+
+
 def common_dir_by_place(checkout: Path) -> Path:
     """Return the repository of a checkout, by the place of its git directory.
 

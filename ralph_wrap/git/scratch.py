@@ -46,14 +46,14 @@ def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
 def private_directory(
     stack: contextlib.ExitStack, environ: Mapping[str, str], outside: Collection[Path], prefix: str
 ) -> Path:
-    """Create a scratch directory outside of a project; it is removed when the stack is closed.
+    """Create a scratch directory outside of a project, on a disk with room; it goes with the stack.
 
     Arguments:
         environ: names the directories for temporary files.
         outside: the directories of the project, resolved.
 
     Raises:
-        OSError: no directory can be created.
+        OSError: no directory can be created or written; it names the first that was tried.
 
     """
     runtime = Path(environ.get("XDG_RUNTIME_DIR", ""))
@@ -62,10 +62,15 @@ def private_directory(
     for directory in (runtime, *directories):
         if not directory.is_absolute() or temporary.is_inside(directory, outside):
             continue
-        try:  # after a change of user, it may still be that of the former one
-            return stack.enter_context(scratch_directory(directory, prefix))
-        except OSError as error:
-            problem = problem or error
+        with contextlib.ExitStack() as attempt:
+            try:  # after a change of user, it may still be that of the former one
+                made = attempt.enter_context(scratch_directory(directory, prefix))
+                temporary.require_writable(made)  # a full disk has room for a directory
+            except OSError as error:
+                problem = problem or OSError(error.errno, error.strerror, os.fspath(directory))
+            else:
+                stack.push(attempt.pop_all())
+                return made
     raise problem or FileNotFoundError(errno.ENOENT, "there is no directory for temporary files")
 
 

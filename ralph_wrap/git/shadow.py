@@ -29,7 +29,6 @@ What looks at branches asks the repository itself only this::
 from __future__ import annotations
 
 import contextlib
-import os
 
 from ralph_wrap.git.safe.attributes import counting_attributes
 from ralph_wrap.git.safe.entries import format_config
@@ -100,8 +99,4 @@ def _fill(directory: Path, git: Git, repository: Repository, entries: Sequence[C
 
 
 def _write(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        files.write_all(descriptor, content)
-    finally:
-        os.close(descriptor)
+    files.create(path, content, mode=0o600, sync=False)

@@ -45,7 +45,13 @@ def unstarted(
             hint = f"the worktree has only committed files: {in_directory(project, step)}"
         return AgentNotFoundError(message, hint)
     hint = ""
-    if error.errno == errno.ENOEXEC:
+    if error.errno == errno.E2BIG:  # 128 KiB for each argument (execve(2): MAX_ARG_STRLEN)
+        hint = (
+            "a prompt that the agent takes as an argument must be shorter than 128 KiB: keep the text in a"
+            ' file of the project, and let the prompt name it; or set prompt = "stdin" or "file" in'
+            " [agents.NAME]"
+        )
+    elif error.errno == errno.ENOEXEC:
         hint = "its first line must name an interpreter: #!/bin/sh"
     elif program.is_file() and not os.access(program, os.X_OK):
         hint = f"chmod +x {shlex.quote(command)}"

@@ -120,7 +120,7 @@ class SessionRecovery:
             tree = adopt(repository, record, path=path, trash=self._home.trash)
         if tree is None and os.path.lexists(path):
             known = repository.common_dir / "worktrees" / path.name if repository else None
-            raise moved_or_replaced(path, known)
+            raise moved_or_replaced(path, record, known)
         if tree is None and self._clone is not None:
             self._clone.discard()
         return tree
@@ -151,7 +151,7 @@ class SessionRecovery:
             for_good: remove the worktree even if the session should have kept it.
 
         """
-        end = self._end._replace(policy=WorktreePolicy()) if for_good else self._end
+        end = self._end._replace(policy=WorktreePolicy(), is_rm=True) if for_good else self._end
         return end.leave(tree, self._home.trash, survivors, unstarted=self._record.state == "starting")
 
     def drop_unused_branch(self, tree: LinkedWorktree | None, outcome: WorktreeOutcome | None) -> None:

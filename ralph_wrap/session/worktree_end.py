@@ -11,12 +11,14 @@ from ralph_wrap.session.lost_snapshots import drop_lost
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.worktree.git_file import GitFileChange, mend_git_file, way_out
+from ralph_wrap.system.text import command
+from ralph_wrap.worktree.git_file import GitFileChange, mend_git_file
 from ralph_wrap.worktree.recover import finish_deleted, is_deleted
 from ralph_wrap.worktree.remove import drop_branch, finish
 from ralph_wrap.worktree.save.one_tree import last_snapshot
 from ralph_wrap.worktree.save.result import SaveRequest
 from ralph_wrap.worktree.stale_locks import remove_stale_locks
+from ralph_wrap.worktree.way_out import way_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,20 +62,32 @@ class WorktreePolicy(NamedTuple):
         return cls(record.keep_worktree, OnDirty(record.on_dirty), record.background, record.drop_empty)
 
 
-def damage_hint(root: Path, saved: SavedWork) -> str:
-    """Return what the user can do if objects of a worktree are damaged; empty if none are."""
-    if not saved.damage:
-        return ""
-    looking = shlex.join(["git", "-C", os.fspath(root), "fsck", "--full", "--no-dangling"])
-    return Commands.of(
-        f"to see everything that is damaged: {looking}",
-        "copy the objects from another clone or a backup, then: ralph-wrap sweep",
-    )
+TO_SWEEP = "ralph-wrap sweep"
+"""The way out of a session whose worktree a later sweep saves."""
 
 
-def _way_out_of_damage(outcome: WorktreeOutcome) -> str | None:
-    """Return the command that tries again to save a worktree with damaged objects."""
-    return "ralph-wrap sweep" if outcome.later and outcome.saved and outcome.saved.damage else None
+def try_again_hint(root: Path, outcome: WorktreeOutcome, again: str = TO_SWEEP) -> str:
+    """Return what helps if objects of a worktree are damaged, or the disk is full; empty for no such reason.
+
+    Arguments:
+        again: the command that saves it afterwards.
+
+    """
+    if outcome.saved and outcome.saved.damage:
+        looking = command("git", "-C", root, "fsck", "--full", "--no-dangling")
+        return Commands.of(
+            f"to see everything that is damaged: {looking}",
+            f"copy the objects from another clone or a backup, then: {again}",
+        )
+    if outcome.full:
+        return f"to see which disk is full: {command('df', '-h', outcome.full)}; when there is room: {again}"
+    return ""
+
+
+def _try_again(outcome: WorktreeOutcome) -> str | None:
+    """Return the command that tries again to save a worktree with damaged objects, or after a full disk."""
+    damaged = outcome.later and outcome.saved is not None and outcome.saved.damage
+    return TO_SWEEP if damaged or outcome.full else None
 
 
 def _do_not_reuse(_directory: Path, _ignored: Collection[str]) -> None:
@@ -89,6 +103,7 @@ class WorktreeEnd(NamedTuple):
         log: where the end is logged.
         policy: what the user wants.
         reuse: takes directories of the removed worktree for a later one; see ``worktree.remove.finish``.
+        is_rm: ``ralph-wrap rm`` asks for it, so no hint names that command again.
 
     """
 
@@ -97,6 +112,7 @@ class WorktreeEnd(NamedTuple):
     log: Log
     policy: WorktreePolicy
     reuse: Callable[[Path, Collection[str]], None] = _do_not_reuse
+    is_rm: bool = False
 
     def mend(self, tree: LinkedWorktree) -> bool:
         """Repair what an agent has broken in its worktree, log that, and return whether git works there."""
@@ -176,8 +192,9 @@ class WorktreeEnd(NamedTuple):
         if survivors:
             outcome = outcome._replace(asked=False)
         if outcome.kept:
-            command = way_out(tree, self.record.id) or _way_out_of_damage(outcome)
-            outcome = outcome._replace(way_out=command)
+            asked = outcome.asked and not survivors
+            line = None if asked else way_out(tree, self.record.id)
+            outcome = outcome._replace(way_out=line or _try_again(outcome))
         self.log_outcome(os.fspath(tree.path), outcome)
         if outcome.saved and not outcome.saved.damage:
             head = outcome.saved.head.commit if outcome.saved.head else None
@@ -192,7 +209,7 @@ class WorktreeEnd(NamedTuple):
     def _finish_deleted(self, tree: LinkedWorktree) -> WorktreeOutcome:
         """Save what git still knows of a worktree that somebody has deleted, and log what is lost."""
         outcome = finish_deleted(tree, self.project.git, self.record)
-        outcome = outcome._replace(way_out=_way_out_of_damage(outcome))
+        outcome = outcome._replace(way_out=_try_again(outcome))
         self.log_outcome(os.fspath(tree.path), outcome)
         if outcome.kept:
             return outcome
@@ -231,14 +248,15 @@ class WorktreeEnd(NamedTuple):
                     refs=submodule.refs,
                 )
         if outcome.later:
-            hint = damage_hint(self.project.root, saved) if saved else ""
+            hint = try_again_hint(self.project.root, outcome)
             self.log.warning("worktree.left", f"worktree left: {path} ({outcome.kept})", hint, path=path)
         elif outcome.kept:
+            again = f"to save what can be saved, and remove it: ralph-wrap rm {self.record.id}"
+            hint = try_again_hint(self.project.root, outcome) or outcome.way_out or again
             self.log.warning(
                 "worktree.kept",
                 f"worktree kept: {path} ({outcome.kept})",
-                outcome.way_out
-                or f"to save what can be saved, and remove it: ralph-wrap rm {self.record.id}",
+                "" if self.is_rm else hint,
                 path=path,
             )
         else:

@@ -422,8 +422,11 @@ def _workspace(record: SessionRecord, project: Project) -> str | None:
 
 
 def _with_end(entry: SessionEntry, home: Registry) -> SessionEntry:
-    """Add how a session has ended, if it has, and as far as its report can be read."""
-    if entry.verdict != Verdict.FINISHED.value or entry.session is None:
+    """Add how a session has ended, if it has, and as far as its report can be read.
+
+    A session that leaves its worktree to the next start has written its report, too.
+    """
+    if entry.verdict not in {Verdict.FINISHED.value, Verdict.ORPHAN.value} or entry.session is None:
         return entry
     ended = report.read(home.sessions / entry.session / "report.json")
     if isinstance(ended, report.UnreadableReport):

@@ -34,7 +34,8 @@ def state_of(
 
     Arguments:
         verdict: the verdict on it; ``None`` stands for a finished session.
-        ended_by: the reason why it ended.
+        ended_by: the reason why it ended, from its report; an orphan with a report has not crashed, but left
+            its worktree to the next start.
         phase: the state in its record.
         waits_until: the end of the usage limit for which it waits: UTC, ISO 8601.
 
@@ -45,7 +46,7 @@ def state_of(
         return f"waiting for the usage limit until {day}{until:%H:%M}"
     if verdict == "live" and phase in _PHASES:
         return _PHASES[phase]
-    if verdict in _UNFINISHED:
+    if verdict in _UNFINISHED and not (verdict == "orphan" and ended_by):
         return _UNFINISHED[verdict]
     return ending_in_words(ended_by) if ended_by else "finished" if verdict else None
 

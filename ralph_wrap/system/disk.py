@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
 from ralph_wrap.system.temporary import require_writable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 """The errors of a full disk, and of a quota that is used up."""
@@ -48,3 +48,17 @@ def first_full(directories: Iterable[Path]) -> Path | None:
             if error.errno in NO_ROOM:
                 return directory
     return None
+
+
+def full_directory(error: Exception, *directories: Path) -> Path | None:
+    """Return a directory on the full disk that is the cause of an error; ``None`` if no disk is full.
+
+    Arguments:
+        error: of the system, or of git, which tells its reason only in words.
+        directories: those on whose disks something was written.
+
+    """
+    full = first_full(directories)
+    if full is None and isinstance(error, OSError) and error.errno in NO_ROOM:
+        return Path(os.fsdecode(error.filename)).parent if error.filename is not None else directories[0]
+    return full

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from pathlib import Path
 
 from ralph_wrap.errors import RalphError
@@ -90,5 +91,5 @@ def told(reasons: Collection[tuple[Path, OSError]]) -> str:
 def way_out(reasons: Collection[tuple[Path, OSError]]) -> str:
     """Return what makes one of some directories usable."""
     if full := [os.fspath(path) for path, error in reasons if error.errno in _NO_ROOM]:
-        return f"make room there: df -h {' '.join(full)}"
+        return f"make room there: {shlex.join(['df', '-h', *full])}"
     return f"in a container: {MOUNT_HINT}; elsewhere set TMPDIR to a directory outside the project"

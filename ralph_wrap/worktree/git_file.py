@@ -106,7 +106,7 @@ def mend_git_file(worktree: LinkedWorktree) -> GitFileChange | None:
     found = f"{git_file} was replaced" if os.path.lexists(git_file) else f"{git_file} was deleted"
     found += _named_by(git_file)
     if os.path.lexists(git_file):
-        aside = _free_place(path)
+        aside = free_place(path)
         git_file.rename(aside)
         found += f" (that is {aside} now)"
     files.create(git_file, pointer_to(registration, path), sync=False)
@@ -126,16 +126,16 @@ def way_out(worktree: LinkedWorktree, agent_id: str) -> str | None:
     """Return the command after which such a worktree can go; ``None`` for any other worktree."""
     if own_repository(worktree) is None:
         return None
-    git_file, aside = worktree.path / ".git", _free_place(worktree.path)
+    git_file, aside = worktree.path / ".git", free_place(worktree.path)
     return f"{shlex.join(('mv', os.fspath(git_file), os.fspath(aside)))} && ralph-wrap rm {agent_id}"
 
 
-def _free_place(path: Path) -> Path:
-    """Return a free path beside a worktree, for what is in the place of its ``.git`` file."""
-    aside, number = path.with_name(f"{path.name}.git"), 1
+def free_place(path: Path, suffix: str = ".git") -> Path:
+    """Return a free path beside a worktree, for what is in its place or in that of its ``.git`` file."""
+    aside, number = path.with_name(f"{path.name}{suffix}"), 1
     while os.path.lexists(aside):
         number += 1
-        aside = path.with_name(f"{path.name}-{number}.git")
+        aside = path.with_name(f"{path.name}-{number}{suffix}")
     return aside
 
 

@@ -28,8 +28,10 @@ from ralph_wrap.errors import RefusedError
 from ralph_wrap.git import decode, file_system_config, pointer
 from ralph_wrap.git.quarantine import release
 from ralph_wrap.system import files
+from ralph_wrap.system.log import Commands
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree import ownership
-from ralph_wrap.worktree.git_file import is_same_directory, leads_elsewhere
+from ralph_wrap.worktree.git_file import free_place, is_same_directory, leads_elsewhere
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import directory_of
 from ralph_wrap.worktree.managed.metadata import marked
@@ -171,7 +173,7 @@ def _is_sessions(registration: Path, path: Path, leaving: Path | None, record: S
         return True
     if not os.path.lexists(directory) or _is_hollow(registration, path):
         return True
-    raise moved_or_replaced(path)
+    raise moved_or_replaced(path, record)
 
 
 def _complete_pointer(registration: Path, path: Path, content: bytes) -> None:
@@ -193,21 +195,27 @@ def _complete_pointer(registration: Path, path: Path, content: bytes) -> None:
         files.replace(path / ".git", pointer_to(registration, path))
 
 
-def moved_or_replaced(path: Path, registration: Path | None = None) -> RefusedError:
+def moved_or_replaced(path: Path, record: SessionRecord, registration: Path | None = None) -> RefusedError:
     """Return the error for another directory at the path of a session's worktree.
 
     Arguments:
+        record: of the session.
         registration: the registration that the worktree had, if git has forgotten it.
 
     """
+    again = command("ralph-wrap", "rm", record.id) if record.state == "finished" else "ralph-wrap sweep"
+    to_move = f"{command('mv', path, free_place(path, '.moved'))} && {again}"
     if registration is not None and ownership.names_registration(path, registration):
         return RefusedError(
             f"its worktree was moved or replaced: git has forgotten {path}; nothing there is touched",
-            "move it to another place, where its files stay as they are; then: ralph-wrap sweep",
+            f"to move it aside, where its files stay as they are: {to_move}",
         )
     return RefusedError(
         f"its worktree was moved or replaced: {ownership.describe(path)}; nothing there is touched",
-        f"move that to another place, and the session's own worktree to {path}; then: ralph-wrap sweep",
+        Commands.of(
+            f"to move that aside: {to_move}",
+            f"if the session's own worktree is elsewhere, then move it back to {path} before: {again}",
+        ),
     )
 
 

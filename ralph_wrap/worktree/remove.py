@@ -31,6 +31,7 @@ from ralph_wrap.git import pointer, run_git_again
 from ralph_wrap.git.quarantine import release
 from ralph_wrap.system import files, process_table
 from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.disk import full_directory
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.git_file import own_repository
@@ -78,6 +79,7 @@ class WorktreeOutcome(NamedTuple):
         later: the next start or sweep has to save or remove it: there was no time, or something is damaged.
         lost: what is lost with it, because somebody else had deleted it; ``None`` if nothing is.
         way_out: the command after which it can go; ``None``: ``ralph-wrap rm``.
+        full: a directory on the full disk that stopped its save or removal; a sweep tries again.
 
     """
 
@@ -87,6 +89,7 @@ class WorktreeOutcome(NamedTuple):
     later: bool = False
     lost: str | None = None
     way_out: str | None = None
+    full: Path | None = None
 
 
 def finish(
@@ -137,7 +140,9 @@ def finish(
                 worktree, git, index, aside, saved, keep=keep_saved, cancel=cancel, reuse=reuse
             )
     except Exception as error:  # noqa: BLE001 -- after any error: without a full save there is no removal
-        return WorktreeOutcome(saved, f"it cannot be {'removed' if saved else 'saved'}: {error}")
+        reason = f"it cannot be {'removed' if saved else 'saved'}: {error}"
+        full = full_directory(error, worktree.path.parent, worktree.common_dir)
+        return WorktreeOutcome(saved, reason, full=full)
 
 
 def _remove_saved(

@@ -30,6 +30,7 @@ WITHOUT_GIT = {
     "scratch_directory",
     "size_of",
     "decode",
+    "checkout_of",
     "DiffStat",
     "CommitGraph",
     "RefChange",

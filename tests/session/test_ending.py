@@ -20,7 +20,7 @@ EXPECTED = {
     "full disk": (
         OSError(errno.ENOSPC, "No space left on device", "/x/report.json"),
         "could not save: No space left on device: /x/report.json",
-        "make room on the disk (df -h), then: ralph-wrap sweep\nthe work is where it was",
+        "make room on the disk: df -h /x\nthe work is where it was",
     ),
     "another error of the system": (
         PermissionError(errno.EACCES, "Permission denied"),

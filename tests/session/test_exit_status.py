@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.directory_listing import listing
 from tests.support.git_shim import path_without_git
-from tests.support.sessions import run
+from tests.support.sessions import Result, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,6 +82,29 @@ def test_the_error_of_a_missing_agent_says_what_installs_it(repo: Repo, tmp_path
     (printed,) = result.warnings
     assert (result.status, printed["message"]) == (127, "agent command claude was not found")
     assert printed["hint"] == ("npm install -g @anthropic-ai/claude-code, or add its directory to PATH")
+
+
+@pytest.mark.parametrize("style", ["stdin", "file"])
+def test_a_prompt_too_long_for_an_argument_has_a_way_out(repo: Repo, style: str) -> None:
+    """The system takes no argument of 128 KiB; the hint names the settings that hand the prompt over else."""
+    repo.write("BIG.md", "a" * 200_000 + "\n")
+    repo.commit("a long prompt")
+    agent = {"argument": '"sh", "-c", "true", "{prompt}"', "stdin": '"cat"', "file": '"cat", "{prompt_file}"'}
+
+    def start(style: str) -> Result:
+        table = f'[agents.mine]\ncommand = [{agent[style]}]\nprompt = "{style}"\n'
+        repo.write(".ralph/config.toml", table)
+        return run(repo.path, "-n", "1", "-a", "mine", "-f", "BIG.md", env={"RALPH_TRUST": "1"})
+
+    refused = start("argument")
+    (printed,) = refused.warnings
+    assert (refused.status, printed["message"]) == (
+        126,
+        "agent command sh cannot be run: Argument list too long",
+    )
+    assert "shorter than 128 KiB" in printed["hint"]
+    assert f'"{style}"' in printed["hint"]
+    assert start(style).status == 0
 
 
 NEEDS_AN_INTERPRETER = "its first line must name an interpreter: #!/bin/sh"

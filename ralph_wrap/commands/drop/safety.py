@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from datetime import datetime
 
 from ralph_wrap import branches, config
@@ -19,13 +18,14 @@ from ralph_wrap.git import (
     tree_of,
 )
 from ralph_wrap.git.compare import entries, facts_of, history
+from ralph_wrap.git.pointer import checkout_of
 from ralph_wrap.git.safe.genuine import require_objects
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.state.project import repository_of
+from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.system import files
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.system.text import some
+from ralph_wrap.system.text import command, some
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,9 +37,31 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
 
-# If HEAD names a symbolic ref, git worktree list shows only its target. These files have its own name, too.
-_BEGUN_ON = ("HEAD", "rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")  # git-worktree(1)
+# If HEAD names a symbolic ref, git worktree list shows only its target. These files have its own name, too
+# (git-worktree(1)). A bisection that is reset to HEAD leaves the branch alone.
+_TO_DETACH = ("switch", "--detach")
+_BEGUN_ON = (
+    ("HEAD", "", _TO_DETACH),
+    ("rebase-merge/head-name", ", for a rebase", ("rebase", "--abort")),
+    ("rebase-apply/head-name", ", for a rebase", ("rebase", "--abort")),
+    ("BISECT_START", ", for a bisection", ("bisect", "reset", "HEAD")),
+)
 _NAMED = 10  # commits and files that a refusal lists; it counts the others
+
+
+class _CheckedOut(NamedTuple):
+    """Where a branch is checked out.
+
+    Attributes:
+        path: the top of the checkout.
+        occasion: what git does there with the branch, as the end of a sentence; usually nothing.
+        to_leave: arguments of git there after which the branch is free, or which end the occasion.
+
+    """
+
+    path: Path
+    occasion: str = ""
+    to_leave: tuple[str, ...] = _TO_DETACH
 
 
 class DropSelection(NamedTuple):
@@ -77,6 +99,7 @@ class DropSafety:
         self._main = _main(project)
         repository = repository_of(project)
         self._common_dir = repository.common_dir
+        self._worktrees = project.root / WORKTREES
         self._checked_out = _checked_out(self._git, self._common_dir)
         saved = [_of_saved(branch) for branch in chosen if branch.saved and not branch.only_saved]
         self._facts, _ = compare(self._objects, repository, self._main, [*chosen, *saved], pairs=False)
@@ -115,12 +138,12 @@ class DropSafety:
                 advice_for(Verdict(branch.verdict), branch.label),
             )
         for name in {branch.name, branch.saved_name}:
-            if name in self._checked_out:
+            if found := self._checked_out.get(name or ""):
                 return ConflictError(
-                    f"{name} is checked out in {self._checked_out[name]}: the branch stays",
-                    f"ralph-wrap rm {branch.id}"
-                    if branch.id and branch.record
-                    else f"git -C {shlex.quote(str(self._checked_out[name]))} switch --detach",
+                    f"{name} is checked out in {found.path}{found.occasion}: the branch stays",
+                    command("ralph-wrap", "rm", branch.id)
+                    if branch.id and branch.record and found.path.parent == self._worktrees
+                    else f"to free the branch: {command('git', '-C', found.path, *found.to_leave)}",
                 )
         if self._main is not None and branch.ref == self._main.ref:
             return ConflictError(
@@ -183,15 +206,21 @@ class DropSafety:
         return [path for paths in entries(self._objects, [pair]) for path in paths] or ["nothing but commits"]
 
 
-def _checked_out(git: Git, common_dir: Path) -> dict[str, Path]:
+def _checked_out(git: Git, common_dir: Path) -> dict[str, _CheckedOut]:
     """Return the checkout of each branch that is checked out, or from which a rebase or bisection began."""
-    checkouts = {info.branch: info.path for info in list_worktrees(git) if info.branch}
-    for directory in (common_dir, *sorted(common_dir.glob("worktrees/*"))):
-        for name in _BEGUN_ON:
+    worktrees = list_worktrees(git)
+    found = {info.branch: _CheckedOut(info.path) for info in worktrees if info.branch}
+    tops = {common_dir: worktrees[0].path if worktrees else common_dir.parent}
+    for registration in common_dir.glob("worktrees/*"):
+        with contextlib.suppress(OSError):
+            tops[registration] = checkout_of(registration)
+    for directory in sorted(tops):
+        for name, occasion, to_leave in _BEGUN_ON:
             with contextlib.suppress(OSError):
                 began = decode(files.read(directory / name)).strip().removeprefix("ref: ")
-                checkouts.setdefault(began.removeprefix(HEADS), directory)
-    return checkouts
+                checkout = _CheckedOut(tops[directory], occasion, to_leave)
+                found.setdefault(began.removeprefix(HEADS), checkout)
+    return found
 
 
 def _main(project: Project) -> MainBranch | None:

@@ -88,8 +88,9 @@ def create(path: Path, content: bytes, *, mode: int = 0o666, sync: bool = True) 
         write_all(descriptor, content)
         if sync:
             os.fsync(descriptor)
-    except OSError:
+    except OSError as error:
         path.unlink(missing_ok=True)
+        error.filename = error.filename or os.fspath(path)  # that of a write(2) names no file
         raise
     finally:
         os.close(descriptor)
@@ -144,8 +145,10 @@ def replace(
             temporary.unlink()
             return False
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = error.filename or os.fspath(path)
         raise
     if sync:
         fsync(path.parent)

@@ -250,15 +250,18 @@ def _look_at_files(saving: _Saving, apart: StoreApart, *, is_last: bool) -> _Fou
     nested = sort_nested(tree, saving.git, saving.index_copy, status, walked)
     problems += nested.problems
     picture = None
+    paths: tuple[str, ...] = (*status.changed, *status.untracked)
     if not status.clean and request.commits_only:
         problems.append(counted(len(status.changed) + len(status.untracked), "uncommitted path"))
     elif not status.clean:
         trees = write_trees(tree, apart.git(saving.scratch), head, (status, walked.stamps), problems)
         picture = None if trees.shows_head else trees
+        if problems:  # git has named more than could be saved
+            paths = _paths_in(apart.git(saving.scratch), trees)
     named, commits = _registered(saving, head, problems)
     work = SavedWork(
         branch=None,
-        paths=(*status.changed, *status.untracked),
+        paths=paths,
         snapshots=(),
         ignored=status.ignored,
         ignored_files=walked.count_below(status.ignored),
@@ -269,6 +272,13 @@ def _look_at_files(saving: _Saving, apart: StoreApart, *, is_last: bool) -> _Fou
         clones=nested.clones,
     )
     return _Found(head, commits, picture, work)
+
+
+def _paths_in(git: Git, trees: WorktreeTrees) -> tuple[str, ...]:
+    """Return the paths of uncommitted work in the trees that hold it."""
+    before = trees.head_tree or (tree_of(git, trees.head) if trees.head else None)
+    found = {*changed_paths(git, before, trees.tree), *changed_paths(git, before, trees.index_tree)}
+    return tuple(sorted(found))
 
 
 def _registered(saving: _Saving, head: Head, problems: list[str]) -> tuple[frozenset[str], list[str]]:

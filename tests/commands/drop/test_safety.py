@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ from tests.support.histories import grow, record
 from tests.support.orphans import orphan
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ralph_wrap.branches import Branch
     from tests.support.repo import Repo
 from tests.commands.drop.dropping import drop_some, dropped_and_error, refs, restore_one
@@ -340,3 +343,34 @@ def test_a_drop_that_was_killed_half_way_can_be_done_again(repo: Repo) -> None:
     repo.git("update-ref", "refs/ralph/dropped/a3f2", repo.head)
     assert drop_some(repo, "a3f2") is None
     assert refs(repo) == {"ralph/dropped/a3f2": repo.head}
+
+
+HELD = {
+    "a checkout of the user": ("switch -q ralph/a3f2", 1),
+    "a rebase": ("switch -q ralph/a3f2; git rebase -q --exec false main", 2),
+    "a bisection": ("switch -q ralph/a3f2; git bisect start -q; git switch -q --detach", 1),
+}
+
+
+@pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize(("held", "steps"), HELD.values(), ids=HELD)
+def test_the_hint_frees_a_branch_that_the_user_has_checked_out(
+    repo: Repo, tmp_path: Path, held: str, steps: int, *, linked: bool
+) -> None:
+    """Typed as it is printed, from elsewhere, until the branch can go; no hint is the command just typed."""
+    grow(repo, "ralph/a3f2", "main", {"new": "1\n"})
+    record(repo, "a3f2", repo.head)
+    place = repo.path
+    if linked:
+        place = tmp_path / "linked"
+        repo.git("worktree", "add", "-q", "--detach", place, "main")
+    os.system(f"cd {place} && git {held} 2> {os.devnull}")  # noqa: S605
+    for _ in range(steps):
+        rows, error = dropped_and_error(repo, "a3f2", force=True)
+        assert isinstance(error, ConflictError)
+        assert not rows[0].dropped
+        _, _, line = error.hint.partition("to free the branch: ")
+        assert line.startswith("git "), error.hint
+        assert os.system(f"cd {tmp_path} && {line} > {os.devnull} 2>&1") == 0  # noqa: S605
+    rows, error = dropped_and_error(repo, "a3f2", force=True)
+    assert (error, rows[0].dropped) == (None, True)

@@ -60,7 +60,7 @@ def test_an_error_of_the_system_is_one_line(capfd: pytest.CaptureFixture[str]) -
     [line] = capfd.readouterr().err.splitlines()
     printed = json.loads(line)
     assert (ended.value.code, printed["message"]) == (125, "No space left on device: /x/file")
-    assert printed["hint"] == "make room on the disk (df -h), then: ralph-wrap sweep"
+    assert printed["hint"] == "make room on the disk: df -h /x"
 
 
 def test_a_bug_has_its_traceback(capfd: pytest.CaptureFixture[str]) -> None:
