@@ -80,7 +80,7 @@ def diff(
                 if iteration is not None:
                     words = f"iteration {iteration} of {branch} changed no file"
                 hint = "" if saved or other or iteration is not None else use_case.hint(project, branch)
-                log.event("diff.empty", words, hint=hint)
+                log.event("diff.empty", words, **({"hint": hint} if hint else {}))
                 return
             shown = {name: environ[name] for name in _SHOWING if name in environ}
             sub_command = ("diff", "--stat") if stat else ("diff",)
