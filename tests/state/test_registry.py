@@ -58,6 +58,7 @@ RECORD: dict[str, Any] = {
     "task": "",
     "agents_unseen": False,
     "title": "Login page",
+    "port": 0,
 }
 
 CLAIM = """
