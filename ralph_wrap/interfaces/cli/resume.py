@@ -10,12 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from ralph_wrap.errors import ProblemsError, RalphError, UntrustedError, UsageError
+from ralph_wrap.errors import ProblemsError, RalphError, RefusedError, UntrustedError, UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_project
 from ralph_wrap.interfaces.cli.options import IDS, Directory, flags, with_options
 from ralph_wrap.interfaces.init.child import AT_START
 from ralph_wrap.system.log import on_stderr
+from ralph_wrap.system.text import command as command_line
 from ralph_wrap.system.text import shortened
 
 TYPE_CHECKING = False
@@ -201,6 +202,8 @@ def _started(
             f"the version that started it knows them: ralph-wrap resume {agent_id}",
         )
     given = {name: text for name, text in typed.items() if text is not None}
+    if session.started is None and "agent" not in given:
+        _require_readable(session)
     if given.keys() & {"prompt", "prompt_file", "job"}:
         options = {name: text for name, text in options.items() if name not in {"prompt", "prompt_file"}}
     if file := options.get("prompt_file"):
@@ -215,6 +218,23 @@ def _started(
     if not _is_in_project(started_in, project):  # the user has removed that linked worktree, for example
         started_in = project.checkout
     return started_in, options | given, command
+
+
+def _require_readable(session: ResumableSession) -> None:
+    """Check that there is no file that says how a session was started, and cannot be read.
+
+    Raises:
+        RefusedError: there is one: what the user had typed would be left out.
+
+    """
+    from ralph_wrap.state.session_start import START  # noqa: PLC0415 -- not for --help
+
+    if os.path.lexists(path := session.directory / START):
+        words = ("ralph-wrap", "resume", session.record.id, "--agent", session.record.agent or "NAME")
+        raise RefusedError(
+            f"how session {session.record.session} was started cannot be read: {path} is damaged",
+            f"to name its agent, and each option that it had: {command_line(*words)}",
+        )
 
 
 def _is_in_project(directory: Path, project: Project) -> bool:

@@ -105,3 +105,14 @@ def test_a_sweep_leaves_a_report_that_cannot_be_read(project: Repo) -> None:
     assert report.read_bytes() == b'{"version": 1, "ended_by": "prom'
     assert project.show(f"{left.wip}:new")
     assert "report.unreadable" in [event["event"] for event in swept.warnings]
+
+
+def test_resume_names_a_start_that_cannot_be_read(project: Repo) -> None:
+    """Without it, the options that the user had typed would be left out without a word."""
+    damaged = first(project, "--sparse", "sub")
+    assert damaged.directory is not None
+    (damaged.directory / "start.json").write_text("{")
+    resumed = resume(project, id_of(damaged))
+    assert resumed.status == 5
+    assert f"{damaged.directory / 'start.json'} is damaged" in resumed.stderr
+    assert newest(project, id_of(damaged)) == damaged.report
