@@ -12,9 +12,10 @@ import pytest
 
 from ralph_wrap.state.report import SessionReport, read
 from tests.support.mounts import fill, mounted
-from tests.support.needs import needs_mounts
+from tests.support.needs import needs_mounts, needs_pid_namespaces
+from tests.support.pid1 import NAMESPACE
 from tests.support.repo import Repo, make_repo
-from tests.support.sessions import Session, command, run, start
+from tests.support.sessions import PROGRAM, Session, command, run, start
 from tests.support.wait import CAP, eventually
 
 if TYPE_CHECKING:
@@ -84,6 +85,21 @@ def test_rm_ends_a_session_on_a_full_disk(small: Repo) -> None:
         session.finish()
     assert "is live" not in removed.stderr
     assert next(small.path.glob(".ralph/worktrees/*/ready"), None) is not None
+
+
+@needs_pid_namespaces
+def test_a_session_in_a_container_is_stopped_from_the_host(small: Repo) -> None:
+    """Its pid is another one here; the other processes of the container get no signal."""
+    words = (PROGRAM, "run", "-n", "1", *SH, UNTIL_TERM)
+    inside = ("sh", "-c", 'sleep 600 & "$@"; status=$?; kill $! && exit $status', "sh", *words)
+    with subprocess.Popen((*NAMESPACE, *inside), cwd=small.path, stderr=subprocess.DEVNULL) as container:
+        try:
+            eventually(lambda: next(small.path.glob(".ralph/worktrees/*/ready"), None), "the agent")
+            fill(small.path / "filler")
+            stopped = command("stop", "--all", cwd=small.path)
+            assert (stopped.status, container.wait(CAP * 3)) == (0, 143), stopped.stderr
+        finally:
+            container.kill()
 
 
 def test_another_process_gets_no_signal(small: Repo) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.commands.sweep import sweep as sweep_now
+from ralph_wrap.state.claim import claim_id
+from ralph_wrap.state.project import find_project, registries
+from ralph_wrap.system import liveness
 from tests.commands.sweep.project import state
 from tests.support.blocking_git import Gate
 from tests.support.directory_listing import listing
@@ -16,6 +23,9 @@ from tests.support.needs import needs_mounts
 from tests.support.orphans import orphan, orphans, sweep
 from tests.support.repo import Repo
 from tests.support.sessions import Session, run
+
+if TYPE_CHECKING:
+    from ralph_wrap.system.log import Log
 
 # Sessions that a sweep leaves alone
 
@@ -249,3 +259,26 @@ def test_a_copy_of_the_project_is_swept_by_itself(repo: Repo, tmp_path: Path) ->
     assert state(repo) == before
     assert sweep(repo).status == 0
     assert repo.show(f"{left.wip}:new") == b"new\n"
+
+
+def test_what_another_sweep_has_just_finished_is_not_mentioned(repo: Repo, log: Log) -> None:
+    """Its record goes between two looks, and its lock after it: that is no record that cannot be read."""
+    found, is_over = find_project(repo.path, os.environ), threading.Event()
+    home = next(registries(found))
+    home.prepare()
+    dead = liveness.myself()._replace(start_time=0.5)
+
+    def begin_and_finish() -> None:
+        while not is_over.is_set():
+            claim_id(home, dead, lambda *_: (), 0.0, lambda record: record).release()
+            shutil.rmtree(home.sessions)
+            home.sessions.mkdir()
+
+    other = threading.Thread(target=begin_and_finish)
+    other.start()
+    try:
+        swept = [entry for _ in range(300) for entry in sweep_now(found, log=log, dry_run=True)]
+    finally:
+        is_over.set()
+        other.join()
+    assert [entry for entry in swept if entry.verdict == "unknown"] == []
