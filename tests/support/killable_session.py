@@ -15,6 +15,8 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from ralph_wrap.session.open_workspace import open_workspace
 from ralph_wrap.system.cancel import NEVER
 from tests.support.cancelling import cancelled
@@ -65,12 +67,14 @@ class KillableSession(ExpectedSession):
 
     def write_record(self, **changes: Any) -> None:
         """Have the owner write its record again, over a damaged one too."""
-        with self._unless_directory():
+        with self._unless_refused():
             self.claim.update(**changes)
             self.record, self.rewritten = "own", {}
 
-    def _unless_directory(self) -> AbstractContextManager[object]:
-        """Return what takes a record for lost that is a directory."""
+    def _unless_refused(self) -> AbstractContextManager[object]:
+        """Return what takes a record for lost that is a directory, or that has lost its lock."""
+        if self.lock != "own":
+            return pytest.raises(OSError, match="deleted or replaced")
         if self.record == "a directory":
             return contextlib.suppress(IsADirectoryError)
         return contextlib.nullcontext()
@@ -101,7 +105,7 @@ class KillableSession(ExpectedSession):
                 end(process)
             fate = self.leave(hurry=how == "saved")._replace(released=False)
             if how == "properly":
-                with self._unless_directory():  # of which nothing may be deleted
+                with self._unless_refused():  # of which nothing may be deleted
                     self.claim.release()
                     fate = fate._replace(released=True)
             else:

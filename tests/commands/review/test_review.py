@@ -90,11 +90,11 @@ def test_a_renamed_file_is_one_file(repo: Repo) -> None:
 
 @pytest.mark.parametrize("ended", [7, None, "yesterday", "9999-99-99T00:00:00+00:00x", "\x1b[2J"])
 def test_a_report_with_wrong_values_does_no_harm(repo: Repo, ended: object) -> None:
-    """A value of the wrong kind counts as missing."""
+    """A value of the wrong kind counts as missing; the record has the agent."""
     repo.git("branch", "ralph/a3f2")
     record(repo, "a3f2", repo.head, ended=ended, ended_by=["x"], agent={"a": 1})
     row = rows_of(repo)["a3f2"]
-    assert (row.ended, row.ended_by, row.agent, row.recorded) == (None, None, None, True)
+    assert (row.ended, row.ended_by, row.agent, row.recorded) == (None, None, "claude", True)
 
 
 # Bad input
