@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 # What git says of an object that is not there.
 _LACKING = ("from promisor remote", "unable to read ", "cannot read object ", "lazy fetching disabled")
+TO_SEE_DAMAGE = "git fsck --full --no-dangling"
+"""The command that lists what is damaged in a repository."""
+
 _IN_A_PARTIAL_CLONE = "ralph-wrap fetches no object; in a partial clone: git fetch --refetch --no-filter"
 
 
@@ -216,7 +219,7 @@ class DamageError(GitError):
     """
 
     def __init__(self, words: str) -> None:
-        RalphError.__init__(self, words, "to see all damage: git fsck --full --no-dangling")
+        RalphError.__init__(self, words, f"to see all damage: {TO_SEE_DAMAGE}")
         self.status = 128
         self.stderr = words
         self.forbids_fallback = True

@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 from ralph_wrap.errors import (
+    TO_SEE_DAMAGE,
     DamagedRepositoryError,
     GitError,
     GitTooOldError,
@@ -249,14 +250,30 @@ def _linked_worktree(directory: Path) -> Path | None:
 
 def _checkouts(git: Git) -> str:
     """Return the commands that go to the checkouts of the repository at a directory; empty without one."""
+    git = git._replace(config=(*git.config, "-c", "safe.bareRepository=all"))
     try:
-        listed = list_worktrees(git._replace(config=(*git.config, "-c", "safe.bareRepository=all")))
+        listed = list_worktrees(git)
     except GitError:
         return ""
     places = [info.path for info in listed if info.head and info.path.is_dir() and _is_of_user(info.path)]
-    return Commands.of(*(f"cd {shlex.quote(os.fspath(path))}" for path in places[:_NAMED])) or (
-        "make a checkout first: git worktree add NAME BRANCH"
-    )
+    if not places:
+        return _to_make_a_checkout(git)
+    return Commands.of(*(f"cd {shlex.quote(os.fspath(path))}" for path in places[:_NAMED]))
+
+
+def _to_make_a_checkout(git: Git) -> str:
+    """Return the command that makes a checkout beside a bare repository that has none."""
+    try:
+        directory = Path(decode(run_git(git, "rev-parse", "--absolute-git-dir").stdout).rstrip("\n"))
+        head = run_git(git, "symbolic-ref", "--quiet", "--short", "HEAD", accept=(0, 1)).stdout
+    except GitError:
+        return ""
+    place = directory.with_name(directory.name.removesuffix(".git") or "checkout")
+    if os.path.lexists(place):
+        place = directory.with_name(f"{directory.name}.checkout")
+    branch = decode(head).strip() or "--detach"
+    words = ("git", "-C", directory, "worktree", "add", place, branch)
+    return f"make a checkout first: {command(*words)}"
 
 
 def _is_of_user(path: Path) -> bool:
@@ -338,7 +355,7 @@ def require_new(git: Git) -> None:
         reason = next(iter(decode_lines(refs.stderr)), "the repository is not a new one")
         raise DamagedRepositoryError(
             f"git finds no commit at HEAD{f' (branch {name})' if name else ''}: {reason}",
-            f"to see what is wrong: {command('git', '-C', git.cwd, 'fsck')};"
+            f"to see what is wrong: {command('git', '-C', git.cwd, *TO_SEE_DAMAGE.split()[1:])};"
             " to start from another commit: --base COMMIT",
         )
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-
-from ralph_wrap.errors import GitError
+from ralph_wrap.errors import TO_SEE_DAMAGE, GitError
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree.save.commits import drop_lost_snapshots
 
 TYPE_CHECKING = False
@@ -45,7 +43,7 @@ def drop_lost(
         return
     if at_end is None:
         return
-    looking = shlex.join(["git", "-C", os.fspath(at_end), "fsck", "--full", "--no-dangling"])
+    looking = command("git", "-C", at_end, *TO_SEE_DAMAGE.split()[1:])
     for line in damaged:
         message = f"a snapshot is damaged, and its ref stays: {line}"
         log.warning("snapshot.damaged", message, f"to see everything that is damaged: {looking}")

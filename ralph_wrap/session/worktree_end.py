@@ -6,6 +6,7 @@ import os
 import shlex
 
 from ralph_wrap.config import OnDirty
+from ralph_wrap.errors import TO_SEE_DAMAGE
 from ralph_wrap.git import list_refs, pointer
 from ralph_wrap.session.lost_snapshots import drop_lost
 from ralph_wrap.system.cancel import NEVER
@@ -74,7 +75,7 @@ def try_again_hint(root: Path, outcome: WorktreeOutcome, again: str = TO_SWEEP) 
 
     """
     if outcome.saved and outcome.saved.damage:
-        looking = command("git", "-C", root, "fsck", "--full", "--no-dangling")
+        looking = command("git", "-C", root, *TO_SEE_DAMAGE.split()[1:])
         return Commands.of(
             f"to see everything that is damaged: {looking}",
             f"copy the objects from another clone or a backup, then: {again}",

@@ -46,9 +46,11 @@ _LIMITS = {
     "max-tokens": "--max-tokens: this number of tokens is used",
     "fleet-max-cost": "--fleet-max-cost: the sessions of the run have spent this amount",
     "usage-limit": "the account's usage limit lasts longer than --max-time",
-    "leak": "the worktree was deleted or replaced, or a file outside changed (--on-leak stop)",
+    "leak": "--on-leak stop: a file outside the worktree changed",
 }
 """The cause of the end, for people, if a limit ended the loop."""
+
+_NO_WORKTREE = "the worktree was deleted or replaced"
 
 
 class SessionReport(NamedTuple):
@@ -316,7 +318,7 @@ def summary(report: SessionReport, log: Path, location: str = "") -> str:
     """
     rows = [*_title(report.title), ("session", report.session)]
     if report.ended_by in _LIMITS:
-        rows.append(("limit", _LIMITS[report.ended_by]))
+        rows.append(("limit", _NO_WORKTREE if _has_lost_worktree(report) else _LIMITS[report.ended_by]))
     rows += _taken_up(report)
     if report.branch:
         rows.append(("branch", f"{report.branch}, {_commits(report)}"))
@@ -392,6 +394,11 @@ def _commits(report: SessionReport) -> str:
     if report.ahead is None or report.ahead == commits:
         return _counted(commits, "commit")
     return f"{_counted(report.ahead, 'commit')} ahead, {commits} of this session"
+
+
+def _has_lost_worktree(report: SessionReport) -> bool:
+    """Return whether the loop ended because the agent deleted or replaced its worktree."""
+    return report.ended_by == "leak" and bool(report.lost or report.way_out or not report.leaks)
 
 
 def _saved_parts(report: SessionReport) -> Iterator[str]:

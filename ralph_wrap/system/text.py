@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_GIT_VERBS = "branch|diff|fetch|log|merge|push|status|switch|worktree"
+_GIT_VERBS = "branch|diff|fetch|fsck|log|merge|push|status|switch|worktree"
 _VERBS_ELSEWHERE = "init|mcp|help|version"  # they have no -C
 _COMMAND = deferred.pattern(
     rf"\bralph-wrap (?:(?:worktree|config) )?(?!{_VERBS_ELSEWHERE})[a-z]+|\bgit(?= (?:{_GIT_VERBS})\b)"

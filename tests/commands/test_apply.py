@@ -391,3 +391,18 @@ def test_a_line_of_the_user_beside_ours_is_in_the_way(tmp_path: Path, log: Log, 
     with pytest.raises(ConflictError, match=r"would be overwritten: \.gitignore"):
         apply(made, log)
     assert (made.path / ".gitignore").read_text() == rules
+
+
+def test_the_main_checkout_is_named_to_a_user_in_another_one(repo: Repo, tmp_path: Path) -> None:
+    """Without an option apply changes the main one; the hint has the command for the one here."""
+    grow(repo, "ralph/a3f2-wip", "main", {"new": "saved\n"})
+    linked = tmp_path / "linked"
+    repo.git("worktree", "add", "-q", "--detach", linked)
+    applied = command("apply", "a3f2", cwd=linked)
+    assert applied.status == 0, applied.stderr
+    assert ((repo.path / "new").exists(), (linked / "new").exists()) == (True, False)
+    [note] = [event for event in applied.narration if event["event"] == "apply.elsewhere"]
+    line = note["hint"].partition(": ")[2]
+    assert line == f"ralph-wrap apply a3f2 -C {linked}"
+    assert command(*line.split()[1:], cwd=linked).status == 0
+    assert (linked / "new").read_text() == "saved\n"

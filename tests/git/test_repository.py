@@ -74,7 +74,13 @@ def test_a_bare_repository_has_nothing_to_work_in(repo: Repo) -> None:
     bare = repo.path.parent / "bare"
     repo.git("clone", "-q", "--bare", repo.path, bare)
     message = f"{bare} is in a bare repository, not in a checkout of it"
-    assert refusal(bare) == (NoCheckoutError, message, "make a checkout first: git worktree add NAME BRANCH")
+    place = bare.with_name(bare.name.removesuffix(".git"))
+    place = bare.with_name(f"{bare.name}.checkout") if place.exists() else place
+    line = f"git -C {bare} worktree add {place} main"
+    assert refusal(bare) == (NoCheckoutError, message, f"make a checkout first: {line}")
+    assert os.system(f"{line} 2> {os.devnull}") == 0  # noqa: S605 -- what a user types
+    assert refusal(bare) == (NoCheckoutError, message, f"cd {place}")
+    repo.git("worktree", "remove", place, cwd=bare)
     repo.git("worktree", "add", "-q", "../my checkout", "main", cwd=bare)
     assert refusal(bare) == (NoCheckoutError, message, f"cd '{repo.path.parent}/my checkout'")
 

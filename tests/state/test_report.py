@@ -188,3 +188,19 @@ def test_a_report_that_cannot_be_read_is_not_a_missing_one(
     assert read(path) is None
     path.write_bytes(content)
     assert read(path) == UnreadableReport(path, reason)
+
+
+LEAK = {"ended_by": "leak", "leaks": ("during iteration 1: file.txt (modified)",)}
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (LEAK, "--on-leak stop: a file outside the worktree changed"),
+        (LEAK | {"lost": "what was not committed"}, "the worktree was deleted or replaced"),
+        ({"ended_by": "leak", "leaks": ()}, "the worktree was deleted or replaced"),
+    ],
+)
+def test_the_limit_names_the_option_only_if_that_ended_the_loop(facts: dict[str, Any], words: str) -> None:
+    """A worktree that an agent has deleted or replaced ends the loop without --on-leak."""
+    assert f"  limit      {words}" in _rows(**facts)

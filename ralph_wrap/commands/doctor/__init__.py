@@ -17,6 +17,7 @@ from ralph_wrap.commands.doctor import project as project_checks
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.config import SandboxMode, Settings
 from ralph_wrap.errors import (
+    TO_SEE_DAMAGE,
     AgentError,
     GitError,
     GitTooOldError,
@@ -109,7 +110,7 @@ def _project_checks(
         yield from project_checks.own_refs(project)
         yield from project_checks.own_packs(repository)
     except GitError as error:
-        yield failed("refs", error.message, "a session runs the same git command", "git status && git fsck")
+        yield _failed_by_git("refs", error)
     yield from project_checks.worktrees(project)
     yield _run_check("ignore rule", lambda: project_checks.ignore_rule(project, settings.ignore))
     yield _run_check("committer", lambda: _base(settings, project))
@@ -123,7 +124,12 @@ def _run_check(name: str, check: Callable[[], DoctorCheck]) -> DoctorCheck:
     try:
         return check()
     except GitError as error:
-        return failed(name, error.message, "a session runs the same git command", "git status && git fsck")
+        return _failed_by_git(name, error)
+
+
+def _failed_by_git(name: str, error: GitError) -> DoctorCheck:
+    why = "a session runs the same git command"
+    return failed(name, error.message, why, f"git status && {TO_SEE_DAMAGE}")
 
 
 def _settings(directory: Path, project: Project) -> tuple[Settings, DoctorCheck]:

@@ -87,7 +87,7 @@ def _version(project: Project) -> tuple[int, ...] | None:
 
 def repository(project: Project) -> Iterator[DoctorCheck]:
     """Check whether there is a repository with a commit; without git there is no result."""
-    why = "without a repository and a commit sessions get no worktree, and work in the directory itself"
+    why = "without a repository and a commit no session gets a worktree"
     if project.repository is not None:
         yield fine("repository", os.fspath(project.repository.common_dir), why)
         if project.repository.head is None:
@@ -153,7 +153,7 @@ def private_files(project: Project) -> DoctorCheck:
 
 def state(project: Project) -> DoctorCheck:
     """Check whether sessions can write records and worktrees in the project."""
-    name, why = ".ralph", "sessions register there; if they cannot, they work in the directory itself"
+    name, why = ".ralph", "sessions register there, and have their worktrees there"
     paths = [project.root / part for part in (*_STATE, WORKTREES)]
     existing = [path for path in paths if os.path.lexists(path)]
     if next(iter(registries(project))).directory != project.root / _STATE[1]:

@@ -77,7 +77,7 @@ class _SpaceNeeded(NamedTuple):
 
 def disk(project: Project) -> DoctorCheck:
     """Check whether a worktree fits on the disk."""
-    name, why = "disk", "without space for a worktree a session works in the directory itself"
+    name, why = "disk", "a session needs space for its worktree"
     path = existing_parent(project.root / WORKTREES)
     need, file_system = _need(project), os.statvfs(path)
     size = file_system.f_bavail * file_system.f_frsize

@@ -6,7 +6,7 @@ then the objects in parts that fit into memory.
 
 from __future__ import annotations
 
-from ralph_wrap.errors import TamperedError
+from ralph_wrap.errors import TO_SEE_DAMAGE, TamperedError
 from ralph_wrap.git.command import DURABLE, Git, decode_lines, run_git
 from ralph_wrap.system import deferred
 from ralph_wrap.system.named_tuple import NamedTuple
@@ -94,7 +94,7 @@ def read_all(git: Git, oids: Collection[str]) -> Iterator[ReadObject]:
             if not left:
                 raise TamperedError(
                     f"more than {_MOST_DAMAGED} objects of the repository are damaged",
-                    "to see them: git fsck --no-dangling",
+                    f"to see them: {TO_SEE_DAMAGE}",
                 )
             waiting = waiting[found:]
 

@@ -6,7 +6,7 @@ puts the real object back, and a merge lands it. So what a command shows or land
 
 from __future__ import annotations
 
-from ralph_wrap.errors import TamperedError
+from ralph_wrap.errors import TO_SEE_DAMAGE, TamperedError
 from ralph_wrap.git.safe.batch import read_all
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -65,7 +65,7 @@ def _entries(tree: bytes, size: int) -> dict[bytes, _Entry]:
     while at < len(tree):
         if (end := tree.find(b"\0", at)) < 0 or len(tree) <= end + size:
             raise TamperedError(
-                "a tree is damaged: it ends in the middle of an entry", "git fsck --no-dangling"
+                "a tree is damaged: it ends in the middle of an entry", f"to see all damage: {TO_SEE_DAMAGE}"
             )
         mode, _, name = tree[at:end].partition(b" ")
         at = end + 1 + size
@@ -103,6 +103,6 @@ def checked(git: Git, oids: Collection[str]) -> Iterator[tuple[str, bytes]]:
     """
     for found in read_all(git, oids):
         if found.problem and not found.is_missing:
-            raise TamperedError(found.problem, "to see all such objects: git fsck --no-dangling")
+            raise TamperedError(found.problem, f"to see all such objects: {TO_SEE_DAMAGE}")
         if not found.problem:
             yield found.oid, found.content

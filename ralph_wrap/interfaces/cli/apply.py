@@ -12,6 +12,7 @@ from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, o
 from ralph_wrap.interfaces.cli.options import ID, Json
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
 from ralph_wrap.system.log import one_line
+from ralph_wrap.system.text import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +61,13 @@ def apply(
             log.warning("submodule.left", f"submodule {path} stays at its commit")
         if applied.files:
             remark(f"these files of {branch.saved_name} are in {applied.checkout} now, and not staged")
+            if checkout is None and top != project.checkout:  # the user stands in a linked worktree
+                here = command("ralph-wrap", "apply", branch.label, "-C", project.checkout)
+                log.warning(
+                    "apply.elsewhere",
+                    f"{top} is the main checkout, not the one in which you are",
+                    f"to put them into this one as well: {here}",
+                )
         else:
             remark(f"nothing to do: {applied.checkout} has this work already")
 
