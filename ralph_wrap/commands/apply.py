@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.temporary import TemporaryWorktree
 
 # The identity of a temporary commit, which must work without ``user.name`` and ``user.email``.
+_SYMLINK = "120000"  # the mode of a symlink in a tree
 _NOBODY = {
     f"GIT_{role}_{field}": value
     for role in ("AUTHOR", "COMMITTER")
@@ -128,7 +129,7 @@ def apply(
                 raise ConflictError(f"{top} has no commit yet", "git commit --allow-empty -m start")
             require_same_files(git, repository, head, branch.saved)
             with temporary.opened(git, repository, home, head, whole=False) as opened:
-                changes = _changes(opened, branch, head, top)
+                changes = _changes(opened, branch, head, top, log)
                 saved = [merging.content(git, change.new) for change in changes[1] if _is_ignore_file(change)]
                 with without_rule(repository, [checkout], changes[1], saved):
                     written, unchanged = _write(checkout, opened, head, changes[0], changes[1])
@@ -156,7 +157,9 @@ def _checkout(git: Git, repository: Repository, top: Path) -> UserCheckout:
     return UserCheckout(top, git_dir, checkout_git)
 
 
-def _changes(opened: TemporaryWorktree, branch: Branch, head: str, top: Path) -> tuple[str, list[PathChange]]:
+def _changes(
+    opened: TemporaryWorktree, branch: Branch, head: str, top: Path, log: Log
+) -> tuple[str, list[PathChange]]:
     """Return the tree of the merge of saved work and a commit, and its differences from the commit."""
     git = opened.git._replace(env={**opened.git.env, **_NOBODY})
     saved = str(branch.saved)
@@ -178,7 +181,36 @@ def _changes(opened: TemporaryWorktree, branch: Branch, head: str, top: Path) ->
         )
     tree = write_tree(git)
     require_genuine(git, head, tree)
-    return tree, merging.moved(git, head, tree)
+    changes = merging.moved(git, head, tree)
+    if links := _links_over_directories(top, changes):
+        for path in links:
+            log.warning(
+                "link.left",
+                f"the symlink {path} is left out: {top} has a directory there",
+                f"it stays in the saved work: {command('git', 'show', f'{branch.saved_name}:{path}')}",
+            )
+        words = "".join(f"{path}\0" for path in links).encode("utf-8", "surrogateescape")
+        run_git(git, "update-index", "--force-remove", "-z", "--stdin", stdin=words)
+        tree = write_tree(git)
+        changes = merging.moved(git, head, tree)
+    return tree, changes
+
+
+def _links_over_directories(top: Path, changes: list[PathChange]) -> list[str]:
+    """Return the new symlinks at whose place a checkout has a directory of files that git does not track.
+
+    An agent links ``node_modules`` to that of the main checkout, and a rule for a directory ignores no link.
+    """
+    paths = [change.path for change in changes]
+    return [
+        change.path
+        for change in changes
+        if change.before is None
+        and change.new_mode == _SYMLINK
+        and (top / change.path).is_dir()
+        and not (top / change.path).is_symlink()
+        and not any(path.startswith(f"{change.path}/") for path in paths)
+    ]
 
 
 def _ways_on(git: Git, branch: Branch, head: str) -> list[str]:

@@ -406,3 +406,19 @@ def test_the_main_checkout_is_named_to_a_user_in_another_one(repo: Repo, tmp_pat
     assert line == f"ralph-wrap apply a3f2 -C {linked}"
     assert command(*line.split()[1:], cwd=linked).status == 0
     assert (linked / "new").read_text() == "saved\n"
+
+
+def test_a_symlink_over_a_directory_is_left_out(repo: Repo) -> None:
+    """An agent links node_modules to that of the project; the rest of its work is applied."""
+    repo.write(".gitignore", ".ralph/worktrees/\nnode_modules/\n")
+    repo.commit("ignore")
+    kept = repo.write("node_modules/dep/index.js", "dep\n")
+    agent = 'ln -s "$RALPH_PROJECT/node_modules" node_modules; echo work >> file.txt'
+    ended = run(repo.path, "-n", "1", "--", "sh", "-c", agent)
+    applied = command("apply", ended.report["id"], cwd=repo.path)
+    assert (applied.status, applied.stdout) == (0, b"file.txt\n"), applied.stderr
+    [note] = [event for event in applied.narration if event["event"] == "link.left"]
+    assert "the symlink node_modules is left out" in note["message"]
+    assert (repo.path / "file.txt").read_text().endswith("work\n")
+    assert kept.read_text() == "dep\n"
+    assert repo.git("show", f"ralph/{ended.report['id']}-wip:node_modules").endswith("/node_modules")
