@@ -20,11 +20,11 @@ REPOSITORY = "a git repository that .gitmodules does not name"
 _MODULES = ".gitmodules"
 
 
-def unnamed(git: Git, commit: str, gitlinks: Iterable[str]) -> tuple[str, ...]:
+def unnamed(objects: Git, commit: str, gitlinks: Iterable[str]) -> tuple[str, ...]:
     """Return the gitlinks that ``.gitmodules`` of a commit does not name, sorted.
 
     Arguments:
-        git: git in the repository, or in a shadow git directory.
+        objects: git in the repository, or in a shadow git directory.
         commit: the commit, or its tree.
         gitlinks: paths of gitlinks in it.
 
@@ -33,8 +33,8 @@ def unnamed(git: Git, commit: str, gitlinks: Iterable[str]) -> tuple[str, ...]:
 
     """
     wanted = {*gitlinks}
-    if wanted and object_kinds(git, commit, [_MODULES]).get(_MODULES) == "blob":
-        content = run_git(git, "cat-file", "blob", f"{commit}:{_MODULES}").stdout
+    if wanted and object_kinds(objects, commit, [_MODULES]).get(_MODULES) == "blob":
+        content = run_git(objects, "cat-file", "blob", f"{commit}:{_MODULES}").stdout
         wanted -= _paths(content)
     return tuple(sorted(wanted))
 

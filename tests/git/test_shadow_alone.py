@@ -31,6 +31,7 @@ WITHOUT_GIT = {
     "size_of",
     "decode",
     "checkout_of",
+    "parse",
     "DiffStat",
     "CommitGraph",
     "RefChange",
