@@ -38,6 +38,7 @@ import shlex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import ClassVar
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -128,6 +129,11 @@ class NotFoundError(RalphError):
 
     exit_code = 4
     code = "not_found"
+
+
+def no_commit(directory: Path) -> NotFoundError:
+    """Return the error of a command that needs a commit, in a repository without one; ``run`` falls back."""
+    return NotFoundError(f"{directory} has no commit yet", "git commit --allow-empty -m start")
 
 
 class RefusedError(RalphError):

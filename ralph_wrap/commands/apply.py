@@ -11,7 +11,15 @@ from __future__ import annotations
 import os
 import shutil
 
-from ralph_wrap.errors import ConflictError, GitError, LockedError, NotFoundError, RalphError, explained
+from ralph_wrap.errors import (
+    ConflictError,
+    GitError,
+    LockedError,
+    NotFoundError,
+    RalphError,
+    explained,
+    no_commit,
+)
 from ralph_wrap.git import (
     commit_and_parents,
     commit_tree,
@@ -126,7 +134,7 @@ def apply(
             temporary.tidy(repository, home)
             head = resolve_commit(checkout.git, "HEAD")
             if head is None:
-                raise ConflictError(f"{top} has no commit yet", "git commit --allow-empty -m start")
+                raise no_commit(top)
             require_same_files(git, repository, head, branch.saved)
             with temporary.opened(git, repository, home, head, whole=False) as opened:
                 changes = _changes(opened, branch, head, top, log)

@@ -13,7 +13,14 @@ from __future__ import annotations
 import errno
 import os
 
-from ralph_wrap.errors import GitError, IsolationError, NotARepositoryError, RalphError, RefusedError
+from ralph_wrap.errors import (
+    GitError,
+    IsolationError,
+    NotARepositoryError,
+    RalphError,
+    RefusedError,
+    no_commit,
+)
 from ralph_wrap.git import resolve_commit, run_git
 from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.state.project import POOL, RUN, prepare_root
@@ -164,7 +171,7 @@ class ProjectPool(NamedTuple):
         if commit := resolve_commit(self.project.git, "HEAD"):
             require_same_files(self.project.git, self.repository, commit)
             return commit
-        raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
+        raise no_commit(self.repository.root)
 
     def _add(self, trash: Path) -> WarmWorktree:
         commit = self._commit()

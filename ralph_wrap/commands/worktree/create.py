@@ -14,7 +14,7 @@ from itertools import count
 
 from ralph_wrap.commands.worktree.branch_name import branch_name
 from ralph_wrap.commands.worktree.prepare import home_of
-from ralph_wrap.errors import ConflictError, GitError, IsolationError, NotFoundError, UsageError
+from ralph_wrap.errors import ConflictError, GitError, IsolationError, NotFoundError, UsageError, no_commit
 from ralph_wrap.git import (
     current_branch,
     finish_git,
@@ -124,7 +124,7 @@ def create(
 
 def _commit(git: Git, repository: Repository, base: str | None) -> str:
     if repository.head is None:
-        raise NotFoundError(f"{repository.root} has no commit yet", "git commit --allow-empty -m start")
+        raise no_commit(repository.root)
     commit = repository.head if base is None else resolve_commit(git, base)
     if commit is None:
         raise NotFoundError(f"--base {base} names no commit", "to list commits: git log --oneline --all")

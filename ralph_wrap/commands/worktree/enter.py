@@ -19,10 +19,10 @@ from ralph_wrap.commands.worktree.prepare import home_of, recover
 from ralph_wrap.errors import (
     ConflictError,
     GitError,
-    IsolationError,
     RalphError,
     RefusedError,
     UsageError,
+    no_commit,
 )
 from ralph_wrap.git import (
     branches_containing,
@@ -149,7 +149,7 @@ def enter(
     if list_refs(git, f"refs/heads/{branch}") or os.path.lexists(path):
         raise ConflictError(f"{branch} or {path} already exists", "choose another name")
     if repository.head is None:
-        raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
+        raise no_commit(repository.root)
     if around := project.around_worktrees:
         ensure_ignored(*around, ignore)
     mark = WorktreeMetadata(

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.agent_script import TRUSTED
 from tests.support.directory_listing import listing
+from tests.support.histories import grow
 from tests.support.sessions import PROGRAM, command, run
 
 if TYPE_CHECKING:
@@ -398,3 +400,18 @@ def test_a_wrong_value_of_a_fleet(repo: Repo, words: str, message: str) -> None:
     """It is no error of ours to report, with a traceback."""
     result = command(*words.split(), cwd=repo.path)
     assert (result.status, message in result.stderr, "Traceback" in result.stderr) == (2, True, False)
+
+
+@pytest.mark.parametrize(
+    "words", ["worktree create task", "worktree enter try --session one", "pool --fill", "apply aaaa"]
+)
+def test_a_repository_without_a_commit(repo: Repo, words: str) -> None:
+    """One situation has one exit status, whichever command meets it."""
+    grow(repo, "ralph/aaaa", "main", {"new.txt": "new\n"})
+    grow(repo, "ralph/aaaa-wip", "ralph/aaaa", {"more.txt": "more\n"})
+    repo.write(".ralph/config.toml", "pool = 1\n")
+    repo.git("symbolic-ref", "HEAD", "refs/heads/empty")
+    repo.git("rm", "-rfq", "--cached", ".")
+    result = command(*words.split(), cwd=repo.path, env=TRUSTED)
+    said = (result.stderr + result.stdout.decode()).replace("\\", "")
+    assert (result.status, f"{repo.path} has no commit yet" in said) == (4, True), said
