@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ralph_wrap.errors import BlockingFileError, GitError
 from ralph_wrap.git.safe import blocking_files
-from ralph_wrap.system import deferred, process
+from ralph_wrap.system import deferred, process, process_table
 from ralph_wrap.system.named_tuple import NamedTuple
 
 TYPE_CHECKING = False
@@ -125,7 +125,10 @@ _PAUSES = (0.02, 0.1)  # seconds between attempts
 _SIGNAL_LOOK = 0.1  # seconds between two looks for a signal
 
 PATIENCE = 600.0
-"""Seconds until a git command counts as stuck: a filter hangs, or the file system does not answer."""
+"""Seconds until a git command that does nothing counts as stuck: a filter or the file system hangs."""
+
+_LONGEST_WORK = 10
+"""How many times as long a command may take that computes or reads: a crafted object may keep git busy."""
 
 FIRST_SEARCH = 1.0
 """Seconds until a search for a file that git waits for; each next search comes after twice the time."""
@@ -383,14 +386,30 @@ def _wait(
         GitError: it did not come in time, or the command waits for a FIFO or a device.
 
     """
-    waited, pause = 0.0, min(FIRST_SEARCH, patience)
+    begun = quiet_since = time.monotonic()
+    work: object = None
+    pause = min(FIRST_SEARCH, patience)
     while not _has_arrived(running, pause, arrived):
         require_unblocked(running, command)
-        waited += pause
-        if waited >= patience:
+        now = time.monotonic()
+        if (latest := _work_of(running.pid)) != work:  # for example a filter that takes long
+            work, quiet_since = latest, now
+        left = min(quiet_since + patience, begun + patience * _LONGEST_WORK) - now
+        if left <= 0:
             running.end()
-            raise GitError(command, STUCK, f"error: no end after {patience:.0f} s")
-        pause = min(pause * 2, patience - waited)
+            words = (
+                f"{patience:.0f} s without work" if now - quiet_since >= patience else f"{now - begun:.0f} s"
+            )
+            raise GitError(command, STUCK, f"error: no end after {words}")
+        pause = min(pause * 2, left)
+
+
+def _work_of(pid: int) -> object:
+    """Return a value that changes while a process, or one that it has started, computes or reads."""
+    return [
+        (found, process_table.processor_ticks(found), process_table.bytes_read(found))
+        for found in (pid, *process_table.descendants([pid]))
+    ]
 
 
 def _has_arrived(running: process.RunningCommand, seconds: float, arrived: Callable[[float], bool]) -> bool:

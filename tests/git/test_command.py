@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ralph_wrap import git
-from ralph_wrap.errors import GitTooOldError
-from ralph_wrap.git import Git
+from ralph_wrap.errors import GitError, GitTooOldError
+from ralph_wrap.git import Git, command, git_environment, run_git
 from ralph_wrap.git.status import start_status
 from tests.git.repositories import git_in, refusal
-from tests.support.git_shim import old_git
+from tests.support.git_shim import old_git, shim_git
 from tests.support.repo import Repo
 
 KEPT = [
@@ -140,3 +140,21 @@ def test_without_git_there_is_no_such_file(repo: Repo, tmp_path: Path) -> None:
     """The caller knows what to say about that."""
     with pytest.raises(FileNotFoundError):
         git.locate_repository(Git(repo.path, {"PATH": str(tmp_path)}))
+
+
+WORKS = 'for n in 1 2 3 4; do timeout 1 sh -c "while :; do :; done"; done'
+
+
+@pytest.mark.parametrize(("does", "ends"), [(WORKS, True), ("exec sleep 30", False)], ids=["work", "nothing"])
+def test_a_command_that_works_has_more_time(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, ends: bool
+) -> None:
+    """A filter of a save may take long; one that hangs does nothing."""
+    monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", f'*" var "*) {does}; exit 0 ;;'))
+    monkeypatch.setattr(command, "_QUICK_PATIENCE", 2.0)
+    try:
+        run_git(Git(repo.path, git_environment(os.environ)), "var", "GIT_EDITOR")
+        has_ended = True
+    except GitError as error:
+        has_ended = "no end after" not in str(error)
+    assert has_ended == ends
