@@ -43,6 +43,7 @@ FORMAT_VARIABLE = "RALPH_WRAP_LOG_FORMAT"
 """The variable of the option --log-format, which counts for each command."""
 
 _ITERATION = deferred.pattern(r"\biteration [0-9]+\b")
+_MOST_EARLY = 1000  # events that wait for a file
 _CHUNK = 4096  # bytes that fit into a pipe that poll() says has room (pipe(7): PIPE_BUF)
 
 
@@ -249,7 +250,7 @@ class Log:
         line = _json(event)
         if self._early is None:
             self._append(line)
-        else:
+        elif len(self._early) < _MOST_EARLY:  # a server never has a file for them
             self._early.append(line)
         return event
 

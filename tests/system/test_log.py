@@ -357,3 +357,15 @@ def test_a_warning_that_comes_again_is_said_once_and_counted(tmp_path: Path) -> 
     ]
     logged = [json.loads(line)["event"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert logged.count("snapshot.failed") == 4
+
+
+def test_a_log_that_never_has_a_file_does_not_grow(tmp_path: Path) -> None:
+    """A server runs for months without one; what comes first is kept for a session that begins."""
+    teller = Log(os.open(os.devnull, os.O_WRONLY), terminal=False, colour=False)
+    for number in range(3000):
+        teller.event("server.event", number=number)
+    path = tmp_path / "events.jsonl"
+    teller.attach(path)
+    teller.close()
+    numbers = [json.loads(line)["number"] for line in path.read_text().splitlines()]
+    assert numbers == [*range(1000)]
