@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.state.project import Project
 
+_KIND = "check"  # of what is signed here
 _FILE = "checks.json"
 _KEPT = 1000  # number of the newest results to keep
 _FORMAT = DocumentFormat(version=1, indent=1)
@@ -57,7 +58,7 @@ def results(project: Project) -> dict[str, CheckResult]:
         tip: check
         for tip, entry in _entries(project).items()
         if (check := _checked(entry))
-        and is_signed((tip, *check), project.root / RUN, project, entry.get("signature"))
+        and is_signed(_KIND, (tip, *check), project.root / RUN, project, entry.get("signature"))
     }
 
 
@@ -91,6 +92,6 @@ def keep(project: Project, tip: str, check: CheckResult) -> None:
     run = project.root / RUN
     known = _entries(project)  # with those of other users, whose signatures we cannot check
     known.pop(tip, None)
-    known[tip] = check._asdict() | {"signature": signature((tip, *check), run, project)}
+    known[tip] = check._asdict() | {"signature": signature(_KIND, (tip, *check), run, project)}
     newest = dict(list(known.items())[-_KEPT:])
     files.replace(run / _FILE, _FORMAT.encode({"checks": newest}), sync=False)

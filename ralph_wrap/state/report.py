@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import SessionRecord
 
+_KIND = "end"  # of what is signed here
 _FORMAT = DocumentFormat(version=1, largest=8 << 20, indent=1)  # every list in it is cut
 _TITLE = 60  # columns: the line fits into a terminal of 80
 _AGENT = 66  # columns: as above
@@ -209,12 +210,12 @@ class SessionReport(NamedTuple):
             directory: of the session.
 
         """
-        signed = session_start.signature(self._end(task), directory, project)
+        signed = session_start.signature(_KIND, self._end(task), directory, project)
         return self._replace(proof=signed or None)
 
     def is_proven(self, task: str, directory: Path, project: Project) -> bool:
         """Return whether the session has ended as the report says; arguments are those of :meth:`proven`."""
-        return session_start.is_signed(self._end(task), directory, project, self.proof)
+        return session_start.is_signed(_KIND, self._end(task), directory, project, self.proof)
 
     def _end(self, task: str) -> list[Any]:
         return [task, self.session, self.resumes, self.ended_by, self.exit_status, self.iterations]

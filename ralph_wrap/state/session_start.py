@@ -7,6 +7,7 @@ file with a wrong signature, and ralph-wrap starts nothing from it without the u
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import stat
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.state.project import Project
 
+_KIND = "start"  # of what is signed here
 START = "start.json"
 """The name of the file in a session's directory."""
 
@@ -89,7 +91,7 @@ def write(start: SessionStart, directory: Path, project: Project) -> None:
         OSError: the file cannot be written.
 
     """
-    fields = start.to_dict() | {"signature": signature(start, directory, project)}
+    fields = start.to_dict() | {"signature": signature(_KIND, start, directory, project)}
     files.replace(directory / START, _FORMAT.encode(fields), sync=False, mode=0o600)
 
 
@@ -120,7 +122,7 @@ def _foreign(directory: Path, project: Project) -> FoundStart | None:
 
 def _checked(loaded: dict[str, Any], directory: Path, project: Project) -> FoundStart:
     start = SessionStart.of(loaded)
-    return FoundStart(start, is_signed(start, directory, project, loaded["signature"]))
+    return FoundStart(start, is_signed(_KIND, start, directory, project, loaded["signature"]))
 
 
 def relative(path: Path, project: Project) -> str:
@@ -128,10 +130,11 @@ def relative(path: Path, project: Project) -> str:
     return os.fspath(path.relative_to(project.root) if path.is_relative_to(project.root) else path)
 
 
-def signature(values: Iterable[Any], directory: Path, project: Project) -> str:
-    """Return the signature of what we write in a directory; it holds for this directory alone.
+def signature(kind: str, values: Iterable[Any], directory: Path, project: Project) -> str:
+    """Return the signature of what we write in a directory; it holds for this directory and kind alone.
 
     Arguments:
+        kind: a word for what is signed: the same values may mean something else elsewhere.
         values: the content to sign, as JSON can hold it.
         directory: of the file.
 
@@ -139,19 +142,22 @@ def signature(values: Iterable[Any], directory: Path, project: Project) -> str:
         The keyed hash; empty if there is no place for a key.
 
     """
-    return _keyed_hash(values, directory, _key(project, make=True))
+    return _keyed_hash(kind, values, directory, _key(project, make=True))
 
 
-def is_signed(values: Iterable[Any], directory: Path, project: Project, found: object) -> bool:
+def is_signed(kind: str, values: Iterable[Any], directory: Path, project: Project, found: object) -> bool:
     """Return whether a signature is ours; arguments are those of :func:`signature`."""
     key = _key(project, make=False)
-    return bool(key) and found == _keyed_hash(values, directory, key)
+    if not key or not isinstance(found, str):
+        return False
+    ours = _keyed_hash(kind, values, directory, key)
+    return hmac.compare_digest(found.encode(errors="replace"), ours.encode())
 
 
-def _keyed_hash(values: Iterable[Any], directory: Path, key: bytes) -> str:
+def _keyed_hash(kind: str, values: Iterable[Any], directory: Path, key: bytes) -> str:
     if not key:
         return ""
-    signed = json.dumps([os.fspath(directory), *values], sort_keys=True).encode()
+    signed = json.dumps([kind, os.fspath(directory), *values], sort_keys=True).encode()
     return blake2b(signed, key=key, digest_size=32).hexdigest()
 
 

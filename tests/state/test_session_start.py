@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ralph_wrap.state.project import find_project
-from ralph_wrap.state.session_start import START, SessionStart, read, relative, write
+from ralph_wrap.state.session_start import START, SessionStart, is_signed, read, relative, signature, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,3 +127,12 @@ def test_paths_in_the_project_can_move_with_it(repo: Repo, tmp_path: Path) -> No
     project = _project(repo, tmp_path)
     assert relative(repo.path / "sub" / "task.md", project) == "sub/task.md"
     assert relative(tmp_path / "task.md", project) == str(tmp_path / "task.md")
+
+
+def test_a_signature_holds_for_one_kind(repo: Repo, tmp_path: Path) -> None:
+    """One key signs several kinds of files, and the values of two kinds may be the same."""
+    project = find_project(repo.path, os.environ)
+    signed = signature("check", ["value"], tmp_path, project)
+    kinds = [kind for kind in ("check", "end") if is_signed(kind, ["value"], tmp_path, project, signed)]
+    assert kinds == ["check"]
+    assert not is_signed("check", ["value"], tmp_path, project, None)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
 
+_KIND = "batch"  # of what is signed here
 _FORMAT = DocumentFormat(version=1, largest=64 << 20, indent=1)
 _DIRECTORY = "batches"  # below the directory of a registry
 _DIGITS = 16
@@ -121,7 +122,7 @@ class BatchState:
         """
         changed = {**self.tasks, key: task}
         fields = {name: state._asdict() for name, state in changed.items()}
-        signature = session_start.signature([fields], self._path, self._project)
+        signature = session_start.signature(_KIND, [fields], self._path, self._project)
         files.replace(self._path, _FORMAT.encode({"tasks": fields, "signature": signature}), mode=0o600)
         self.tasks = changed
 
@@ -141,7 +142,7 @@ class BatchState:
 
     def _checked(self, loaded: dict[str, Any]) -> dict[str, TaskState]:
         fields = loaded["tasks"]
-        if loaded["signature"] != session_start.signature([fields], self._path, self._project):
+        if loaded["signature"] != session_start.signature(_KIND, [fields], self._path, self._project):
             if self._project.environ.get(IMPLIES) != "1":  # in a container, the agent is there, too
                 raise ValueError(f"another program or machine has written {self._path}, or it was moved")
             self._log.warning("batch.not_signed", f"{self._path} has no signature of this machine; it counts")

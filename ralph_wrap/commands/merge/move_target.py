@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.temporary import TemporaryWorktree
     from ralph_wrap.worktree.user_checkout import UserCheckout
 
+_KIND = "landing"  # of what is signed here
 _NOTE = landings.IN_PROGRESS
 _FORMAT = DocumentFormat(version=1)
 _PATIENCE = 60.0  # seconds
@@ -145,7 +146,7 @@ def _scratch(registration: Path, number: int) -> Path:
 
 def _write_note(note: Path, step: TargetMove, trial: TemporaryWorktree, project: Project) -> None:
     name = trial.registration.name
-    signed = signature((*step, name), note.parent, project)
+    signed = signature(_KIND, (*step, name), note.parent, project)
     files.replace(note, _FORMAT.encode({**step._asdict(), "scratch": name, "signature": signed}))
 
 
@@ -234,7 +235,7 @@ def recover(project: Project, home: Registry, log: Log) -> None:
         log.warning("landing.unknown", f"{note} cannot be read, and is now {_set_aside(note)}")
         return
     target = LandingTarget(step.ref.removeprefix(HEADS), step.ref)
-    if not is_signed((*step, name), note.parent, project, signed):
+    if not is_signed(_KIND, (*step, name), note.parent, project, signed):
         log.warning(
             "landing.not_ours",
             f"{note} says that a merge into {target.name} was killed, but not one of yours on this machine;"
