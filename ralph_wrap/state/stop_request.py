@@ -10,10 +10,12 @@ An agent can write there too. The session logs an invalid file once, leaves it a
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import time
 from enum import Enum
 
+from ralph_wrap.errors import LockedError
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat, MisshapenError
 from ralph_wrap.system.inotify import CAME, LEFT, DirectoryWatch
@@ -33,6 +35,7 @@ EVERY = 30.0
 
 _CHANGES = CAME | LEFT  # the kernel says that a directory is gone once nobody has a file of it open
 _DELETION = 1.0  # seconds for a deletion of our directories, for example by git clean
+_LOCK_PATIENCE = 2.5  # seconds; a request is written at once
 _NAME = "stop"
 _FORMAT = DocumentFormat(version=1, largest=4096)
 
@@ -78,18 +81,19 @@ def ask(directory: Path, mode: StopMode) -> StopMode:
     for ancestor in (directory.parent, directory):
         if ancestor.is_symlink():
             raise OSError(errno.ELOOP, "a symlink is not followed", str(ancestor))
-    path = directory / _NAME
-    content = _FORMAT.encode({"how": mode.value})
-    while True:
-        state = files.state(path)
+    with contextlib.ExitStack() as stack:
+        # Another request must not come between the look and the rename. Without a lock, for example on NFS or
+        # while an agent holds it, that is improbable enough.
+        with contextlib.suppress(OSError, LockedError):
+            stack.enter_context(files.locked_directory(directory, _LOCK_PATIENCE))
         try:
             earlier = read(directory)
         except NoRequestError:
             earlier = None
         if earlier is not None and earlier.strength >= mode.strength:
             return earlier
-        if files.replace(path, content, sync=False, unless_changed_since=state):
-            return mode
+        files.replace(directory / _NAME, _FORMAT.encode({"how": mode.value}), sync=False)
+        return mode
 
 
 def read(directory: Path) -> StopMode | None:

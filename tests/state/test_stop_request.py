@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from itertools import product
 from pathlib import Path
 
@@ -60,6 +61,23 @@ def test_the_strongest_request_stands(session: Path, first: StopMode, second: St
     assert ask(session, second) is strongest
     assert read(session) is strongest
     assert is_urgent(session) == (strongest is StopMode.NOW)
+
+
+def test_a_stronger_request_in_the_same_moment_stands(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes after the weaker one has looked, and before that one is written."""
+    stronger = threading.Thread(target=ask, args=(session, StopMode.NOW))
+    replace = Path.replace
+
+    def replaced(temporary: Path, path: Path) -> Path:
+        if stronger.ident is None:
+            stronger.start()
+            stronger.join(1)
+        return replace(temporary, path)
+
+    monkeypatch.setattr(Path, "replace", replaced)
+    ask(session, StopMode.AFTER_ITERATION)
+    stronger.join()
+    assert read(session) is StopMode.NOW
 
 
 def test_strength() -> None:
