@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ralph_wrap.errors import UsageError
 from ralph_wrap.git.command import (
     DURABLE,
     Git,
@@ -44,6 +45,22 @@ def is_branch_name(git: Git, name: str) -> bool:
         not name.startswith("-")
         and name not in {"HEAD", "@"}  # such refs could exist, but git reads both names as HEAD
         and run_git(git, "check-ref-format", f"refs/heads/{name}", accept=(0, 1)).status == 0
+    )
+
+
+def require_short_name(git: Git, name: str) -> None:
+    """Check that a new branch does not get the full name of a ref, as in ``refs/heads/refs/heads/q``.
+
+    Raises:
+        UsageError: the name begins with ``refs/``, and there is no such branch.
+
+    """
+    if not name.startswith("refs/") or f"refs/heads/{name}" in list_refs(git, f"refs/heads/{name}"):
+        return
+    short = name.removeprefix("refs/heads/")
+    raise UsageError(
+        f"{name!r} is the full name of a ref, and a branch is named without refs/heads/",
+        "name another branch" if short.startswith("refs/") else f"name the branch {short}",
     )
 
 

@@ -18,6 +18,7 @@ from ralph_wrap.git import (
     list_refs,
     object_kinds,
     pointer,
+    require_short_name,
     resolve_commit,
     run_git,
 )
@@ -126,6 +127,8 @@ def _look(settings: Settings, project: Project) -> Preflight:
         raise UsageError(
             f"{settings.branch!r} cannot be the name of a branch", "see git help check-ref-format"
         )
+    if settings.branch is not None:
+        require_short_name(project.git, settings.branch)
     _require_room_for(settings, project)
     _check_remotes(settings, project)
     target = settings.merge_on_complete

@@ -7,7 +7,7 @@ import unicodedata
 from pathlib import Path
 
 from ralph_wrap.errors import NotARepositoryError, UsageError
-from ralph_wrap.git import is_branch_name
+from ralph_wrap.git import is_branch_name, require_short_name
 from ralph_wrap.state.project import find_project
 from ralph_wrap.system.named_tuple import NamedTuple
 
@@ -82,3 +82,4 @@ def require_branch_name(git: Git, branch: str) -> None:
             f"{branch!r} cannot be the name of a branch",
             f"see git help check-ref-format; at most {_LONGEST} bytes",
         )
+    require_short_name(git, branch)

@@ -29,6 +29,7 @@ from tests.support.repo import Repo, make_repo
 BAD_NAMES = [
     *[
         "",
+        "refs/heads/q",
         ".",
         "..",
         "a/../b",

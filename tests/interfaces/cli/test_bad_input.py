@@ -211,6 +211,17 @@ def test_a_bad_branch_name(repo: Repo, branch: str, shown: str) -> None:
     assert _printed(result) == (2, f"{shown} cannot be the name of a branch", "see git help check-ref-format")
 
 
+@pytest.mark.parametrize(
+    ("branch", "hint"),
+    [("refs/heads/q", "name the branch q"), ("refs/tags/q", "name another branch")],
+)
+def test_the_full_name_of_a_ref_is_no_branch(repo: Repo, branch: str, hint: str) -> None:
+    """Git would make refs/heads/refs/heads/q of it, which no other command finds by the name q."""
+    result = _refused(repo, "--branch", branch, "--", "true")
+    message = f"'{branch}' is the full name of a ref, and a branch is named without refs/heads/"
+    assert _printed(result) == (2, message, hint)
+
+
 @pytest.mark.parametrize("by", ["option", "variable"])
 def test_a_prompt_file_that_is_not_there(repo: Repo, tmp_path: Path, by: str) -> None:
     """With its path as it is looked up."""
