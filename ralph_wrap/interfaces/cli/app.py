@@ -25,7 +25,7 @@ from ralph_wrap.interfaces.cli.merge import merge
 from ralph_wrap.interfaces.cli.pool import pool
 from ralph_wrap.interfaces.cli.ps import ps
 from ralph_wrap.interfaces.cli.quickstart import quickstart
-from ralph_wrap.interfaces.cli.resume import resume
+from ralph_wrap.interfaces.cli.resume import ResumeCommand, resume
 from ralph_wrap.interfaces.cli.review import review
 from ralph_wrap.interfaces.cli.rm import rm
 from ralph_wrap.interfaces.cli.run import run, spawn
@@ -76,7 +76,8 @@ app.command(
     rich_help_panel="Loops",
     epilog=_examples("ralph-wrap batch TASKS.md -j 3 -a claude", "ralph-wrap batch TASKS.md -- ./agent.sh"),
 )(batch)
-_add("Loops", resume, ps, logs, wait, stop, rm, sweep)
+app.command(rich_help_panel="Loops", cls=ResumeCommand)(resume)
+_add("Loops", ps, logs, wait, stop, rm, sweep)
 app.command(rich_help_panel="Container", context_settings={"allow_interspersed_args": False})(init)
 _add("Setup", doctor, trust)
 app.command(

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
+from ralph_wrap.agents import of_command
 from ralph_wrap.errors import ProblemsError, RalphError, RefusedError, UntrustedError, UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_project
 from ralph_wrap.interfaces.cli.options import IDS, Directory, flags, with_options
 from ralph_wrap.interfaces.init.child import AT_START
-from ralph_wrap.system.log import on_stderr
+from ralph_wrap.system.log import Commands, on_stderr
 from ralph_wrap.system.text import command as command_line
 from ralph_wrap.system.text import shortened
 
@@ -30,8 +32,21 @@ if TYPE_CHECKING:
     from ralph_wrap.system.signals import SignalHandlers
 
 
+_AFTER_DASHES = "after dashes"
+
+
+class ResumeCommand(TyperCommand):
+    """Keeps the words after ``--``, which ``run`` would take for the agent's command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line."""
+        ctx.meta[_AFTER_DASHES] = args[args.index("--") + 1 :] if "--" in args else []
+        return super().parse_args(ctx, args)
+
+
 @partial(with_options, without=("branch", "base"))  # it goes on where its branch is
 def resume(
+    context: typer.Context,
     ids: Annotated[
         list[str] | None,
         typer.Argument(metavar="[ID]…", help=IDS, autocompletion=completion.sessions),
@@ -73,6 +88,7 @@ def resume(
     os.environ.pop(AT_START, None)  # it is for a sweep, and the agents must not get it
     log = on_stderr(os.environ, log_format=typed.get("log_format"))
     with boundary("resume", json=False, project=project, log=log):
+        _require_no_command(ids or [], context.meta[_AFTER_DASHES], every=every)
         if bool(ids) == (every or after_restart):
             raise UsageError("either ids or --all must be given", "to list them: ralph-wrap ps --all")
         environ = become_owner(project, log, "ralph_wrap.commands.resume", __name__)
@@ -99,6 +115,29 @@ def resume(
                 raise
             statuses.append(end.code)
     raise typer.Exit(next((status for status in reversed(statuses) if status), 0))
+
+
+def _require_no_command(ids: list[str], after_dashes: list[str], *, every: bool) -> None:
+    """Check that no words after ``--`` were meant as the agent's command.
+
+    Raises:
+        UsageError: there are some beside ids or ``--all``.
+
+    """
+    number = len(after_dashes)
+    if not number or ids[-number:] != after_dashes or not (every or len(ids) > number):
+        return
+    sessions = ids[:-number] or ["--all"]
+    agent = of_command(after_dashes, "")
+    raise UsageError(
+        f"resume takes no command, and {command_line(*after_dashes)} is one:"
+        " a session goes on with the agent that it began with",
+        Commands.of(
+            f"to go on with it: {command_line('ralph-wrap', 'resume', *sessions)}",
+            "to go on with another agent, which --agent names: "
+            + command_line("ralph-wrap", "resume", *sessions, "--agent", agent.name if agent else "NAME"),
+        ),
+    )
 
 
 def _name_left_out(considered: Interrupted, log: Log) -> None:

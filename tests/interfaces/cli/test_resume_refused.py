@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.interfaces.cli.resuming import first, id_of, resume
+from tests.interfaces.cli.resuming import first, id_of, newest, resume
 from tests.support.orphans import orphan
 from tests.support.sessions import PROGRAM, Session, command
 from tests.support.wait import never
@@ -102,6 +102,20 @@ def test_a_dropped_branch_names_the_way_back(project: Repo) -> None:
 def test_mistakes(project: Repo, arguments: tuple[str, ...]) -> None:
     """They are usage errors, and nothing is begun."""
     assert resume(project, *arguments).status == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "agent"), [(("sh", "-c", "true"), "NAME"), (("/usr/bin/codex", "exec"), "codex")]
+)
+def test_a_command_is_no_session(project: Repo, words: tuple[str, ...], agent: str) -> None:
+    """Who types one as for run learns which option changes the agent."""
+    agent_id = id_of(first(project))
+    refused = resume(project, agent_id, "--", *words)
+    error = refused.warnings[-1]
+    assert refused.status == 2
+    assert error["message"].startswith(f"resume takes no command, and {' '.join(words)} is one")
+    assert error["hint"].endswith(f": ralph-wrap resume {agent_id} --agent {agent}")
+    assert (resume(project, "--", agent_id).status, newest(project, agent_id)["iterations"]) == (0, 1)
 
 
 def test_an_unknown_id_is_not_found(project: Repo) -> None:
