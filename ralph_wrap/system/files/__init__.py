@@ -128,7 +128,7 @@ def replace(
         Whether the file was replaced.
 
     Raises:
-        OSError: nothing has changed.
+        OSError: the file has its old content. If only the sync of its directory failed, it has the new one.
 
     """
     temporary = _temporary(path)
