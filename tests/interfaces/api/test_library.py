@@ -193,16 +193,20 @@ OTHER_USES = {
     "fingerprints",
     "leaks.monitor",
     "managed.create",
+    "own_rule",
     "restore",
     "save.checkpoint",
     "save.clone_commit",
+    "save.detached",
     "save.from_snapshot",
+    "save.picture",
     "save.submodule_snapshot",
     "save.submodule_snapshot.bring",
     "save.submodule_snapshot.make",
     "stale_locks",
     "temporary",
     "user_checkout",
+    "way_out",
 }
 """Modules of ``worktree`` that take no part in a removal."""
 
