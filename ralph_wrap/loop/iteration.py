@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.output_relay import OutputRelay
 
+_KILLED = 128  # a higher exit status is a signal's
+
 
 class IterationRunner:
     """Runs single iterations of one session.
@@ -104,6 +106,8 @@ class IterationRunner:
                 resumed=self._conversation.session or None,
             )
             iteration = self._watch(group, ending)
+        if iteration.cut is not None or iteration.status > _KILLED:
+            self._terminal.restore_screen()
         self._supervisor.clear_up(ending)
         self._log.event("agent.exited", pid=group.pid, status=iteration.status)
         heard = self._listener.finish()

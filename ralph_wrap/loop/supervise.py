@@ -121,7 +121,7 @@ class AgentSupervisor:
             # They get the rest of the command's grace: one of them may be a session that must save its work.
             self._context.end_leftovers(ending.grace_left)
         self._relay.drain()
-        self._relay.handle(set())  # print this output before our own messages
+        self._relay.restore_screen()  # prints this output before our own messages
 
     def pause(self, end: float, look: Callable[[], float | None] | None = None) -> None:
         """Wait until a time, or until a signal or a request asks for the end.

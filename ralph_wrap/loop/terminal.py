@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import termios
 
+from ralph_wrap.system.screen import RESTORED
 from ralph_wrap.system.signals import suspend
 
 TYPE_CHECKING = False
@@ -44,6 +46,19 @@ class Terminal:
             if mode is not None:
                 with contextlib.suppress(termios.error):
                     termios.tcsetattr(self.descriptor, termios.TCSADRAIN, mode)
+
+    def restore_screen(self) -> None:
+        """Leave the alternate screen and show the cursor, after an agent that was killed.
+
+        What it has switched is not known: it wrote to the terminal itself.
+        """
+        if self.descriptor is None:
+            return
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLOUT)
+        with contextlib.suppress(OSError):  # the user closed the window
+            if poll.poll(0):  # not after Ctrl-S, where the write would wait for Ctrl-Q
+                os.write(self.descriptor, RESTORED)
 
     def suspend_with(self, group: ProcessGroup) -> None:
         """Stop as the agent did after Ctrl-Z, so that the shell gets the terminal; later continue both."""

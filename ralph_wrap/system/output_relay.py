@@ -22,6 +22,7 @@ import stat
 import time
 
 from ralph_wrap.system.reopen import write_again
+from ralph_wrap.system.screen import ScreenModes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,6 +67,19 @@ class _Channel:
                 self.target = os.dup(target)
             except OSError:  # we were started with it closed
                 self.target = None
+        self._screen = ScreenModes() if self.target is not None and os.isatty(self.target) else None
+
+    def print(self, words: bytes) -> None:
+        """Let bytes wait for their turn to be written."""
+        if self.target is not None:
+            self.waiting += words
+            if self._screen is not None:
+                self._screen.follow(words)
+
+    def restore_screen(self) -> None:
+        """On a terminal, leave the alternate screen and show the cursor, if they were switched."""
+        if self._screen is not None:
+            self.print(self._screen.taken_back())
 
     def forward(self) -> bool:
         """Write as much as fits; return whether more may fit."""
@@ -212,8 +226,13 @@ class OutputRelay:
 
     def show(self, words: bytes) -> None:
         """Print bytes on our stdout that do not come from the pipe."""
-        if self._stdout.target is not None:
-            self._stdout.waiting += words
+        self._stdout.print(words)
+        self.handle(set())
+
+    def restore_screen(self) -> None:
+        """On a terminal, take back what a killed agent has switched: the alternate screen and the cursor."""
+        for channel in (self._stdout, self._stderr):
+            channel.restore_screen()
         self.handle(set())
 
     def drain(self) -> None:
@@ -236,7 +255,7 @@ class OutputRelay:
 
         """
         begun = time.monotonic()
-        self.handle(set())
+        self.restore_screen()
         for channel in (self._stdout, self._stderr):
             while channel.waiting and channel.target is not None:
                 # A reader that takes a little again and again must not hold the end up, either.
@@ -266,7 +285,7 @@ class OutputRelay:
         shown = self._on_stdout(piece) if channel is self._stdout else None
         if channel.target is not None:
             printed = piece if shown is None else shown
-            channel.waiting += channel.marked(printed) if channel in self._imitating else printed
+            channel.print(channel.marked(printed) if channel in self._imitating else printed)
         return len(piece)
 
     def _open_log(self) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.processes import left
-from tests.support.sessions import PROGRAM
+from tests.support.sessions import PROGRAM, run
 from tests.support.terminal import CTRL_BACKSLASH, CTRL_C, CTRL_Z, Terminal, shell
 from tests.support.wait import eventually, never
 
@@ -100,6 +100,24 @@ def test_ctrl_c_with_a_prompt_ends_the_session(repo: Repo, home: Path) -> None:
     assert (report["ended_by"], report["exit_status"]) == ("signal", 130)
     assert repo.show(f"{report['saved']}:signal") == b"INT\n"
     assert left(home) == {}
+
+
+@pytest.mark.parametrize("prompt", [(), ("-p", "task")], ids=["interactive", "with a prompt"])
+def test_a_killed_agent_leaves_no_alternate_screen(repo: Repo, prompt: tuple[str, ...]) -> None:
+    """It cannot switch back itself: the session does, before its own messages."""
+    agent = f"printf '\\033[?1049h\\033[?25l\\nready\\n'; {LOOP}"
+    with Terminal(PROGRAM, "run", *prompt, *SH, agent, cwd=repo.path) as terminal:
+        terminal.wait_for("ready")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.finish() == 128 + signal.SIGTERM
+    before, _, after = terminal.screen.partition(b"\x1b7\x1b[?1049l\x1b[?25h")
+    assert (b"ralph-wrap drop" in before, b"ralph-wrap drop" in after) == (False, True), after
+
+
+def test_output_in_a_pipe_gets_nothing_for_a_terminal(repo: Repo) -> None:
+    """Its bytes are the agent's."""
+    result = run(repo.path, "-n", "1", "-p", "task", *SH, "printf '\\033[?1049h\\033[?25l'")
+    assert result.stdout == b"\x1b[?1049h\x1b[?25l"
 
 
 @pytest.mark.parametrize("prompt", [(), ("-p", "task")], ids=["interactive", "with a prompt"])
