@@ -195,6 +195,16 @@ def replay(git: Git, commits: Sequence[str]) -> tuple[str, ...]:
     return ()
 
 
+def cannot_sign(git: Git) -> bool:
+    """Return whether git must sign each commit (``commit.gpgSign``), and fails where it does."""
+    asked = run_git(git, "config", "--type=bool", "--get", "commit.gpgSign", accept=range(256))
+    if decode_lines(asked.stdout) != ["true"]:
+        return False
+    making = ("commit-tree", "-m", "test")
+    plain = run_git(git, *making, "HEAD^{tree}", accept=range(256))
+    return plain.status == 0 and run_git(git, *making, "-S", "HEAD^{tree}", accept=range(256)).status != 0
+
+
 def bring(git: Git, commit: str) -> tuple[str, ...]:
     """Apply the change of a commit to index and files, without committing it.
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.branches import Branch
     from ralph_wrap.commands.merge.target import LandingTarget
+    from ralph_wrap.commands.merge.trial_merge import TrialMerge
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.git.merge import PathChange
     from ralph_wrap.state.project import Project
@@ -265,7 +266,7 @@ def _try(landing: _LandingContext, branch: Branch) -> LandingResult:
     if base := compare.merge_base(git, tip, branch.tip):
         require_genuine(git, base, branch.tip)
     require_whole(git, [branch.tip], [tip])
-    trial = attempt(landing.trial.git, branch, target, tip, landing.method, landing.into_main)
+    trial = _attempt(landing, branch, tip)
     if trial.commit is None:
         reason = f"conflicts with {target.name} in {names(trial.conflicts)}"
         hint = _ways_on(branch, target)
@@ -312,6 +313,40 @@ def _ways_on(branch: Branch, target: LandingTarget) -> str:
         return by_hand
     request = shlex.quote(f"Merge {target.name}, resolve the conflicts, and commit.")
     return Commands.of(by_hand, f"to let the agent do it: ralph-wrap resume {branch.id} -m {request}")
+
+
+def _attempt(landing: _LandingContext, branch: Branch, tip: str) -> TrialMerge:
+    """Make the new commit for the target.
+
+    Raises:
+        GitError: git failed for another reason than conflicts.
+        RalphError: git cannot sign the commit.
+
+    """
+    git = landing.trial.git
+    try:
+        return attempt(git, branch, landing.target, tip, landing.method, landing.into_main)
+    except GitError as error:
+        if not merging.cannot_sign(git):
+            raise
+        reason = f"commit.gpgSign is on, and git cannot sign the new commit: {error.message}"
+        raise RalphError(reason, _ways_without_signature(landing, branch)) from error
+
+
+def _ways_without_signature(landing: _LandingContext, branch: Branch) -> str:
+    """Return the commands that show why git cannot sign, and that land the branch without it."""
+    root, target, name = landing.repository.root, landing.target.name, branch.name
+    unsigned = "--no-gpg-sign"
+    merge = {
+        MergeMethod.MERGE: command("git", "merge", unsigned, name),
+        MergeMethod.NO_FF: command("git", "merge", "--no-ff", unsigned, name),
+        MergeMethod.SQUASH: f"{command('git', 'merge', '--squash', name)} && git commit {unsigned} --no-edit",
+        MergeMethod.REBASE: command("git", "cherry-pick", unsigned, f"{target}..{name}"),
+    }[landing.method]
+    return Commands.of(
+        f"to see why: {command('git', '-C', root, 'commit-tree', '-S', '-m', 'test', 'HEAD^{tree}')}",
+        f"to land it without a signature, on {target}: {merge}",
+    )
 
 
 def _check_failed(

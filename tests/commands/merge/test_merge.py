@@ -13,7 +13,7 @@ from ralph_wrap import branches
 from ralph_wrap.commands import merge as merging
 from ralph_wrap.commands.merge import LandingResult, MergeMethod
 from ralph_wrap.state import project
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import Log, lines_of
 from tests.support.directory_listing import listing
 from tests.support.merging import AAAA, branch, change_every_kind, files_of, is_clean, land, left, state
 from tests.support.repo import Repo, make_repo
@@ -389,3 +389,37 @@ def test_commits_are_signed_if_the_user_signs(repo: Repo, log: Log, script: Call
     )
     land(repo, log, "aaaa", method=MergeMethod.NO_FF)
     assert b"gpgsig SIG" in repo.show("main")
+
+
+@pytest.mark.parametrize("method", [*MergeMethod])
+def test_what_cannot_be_signed_names_the_setting_and_a_way(
+    repo: Repo, log: Log, script: Callable[[str], str], method: MergeMethod
+) -> None:
+    """The hints can be typed: one fails as the merge did, the other one lands the work unsigned."""
+    branch(repo, "aaaa", AAAA)
+    repo.write("other", "main has moved\n")
+    repo.commit("other")
+    repo.git("config", "--global", "commit.gpgSign", "true")
+    repo.git("config", "--global", "gpg.program", script("exit 1"))
+    (result,) = land(repo, log, "aaaa", method=method)
+    assert str(result.reason).startswith("commit.gpgSign is on, and git cannot sign the new commit: ")
+    to_see, to_land = (line.partition(": ")[2] for line in lines_of(result.hint or ""))
+    seen = subprocess.run(("sh", "-c", to_see), cwd=repo.path, check=False, capture_output=True)
+    assert (seen.returncode != 0, b"gpg failed to sign" in seen.stderr) == (True, True)
+    subprocess.run(("sh", "-c", to_land), cwd=repo.path, check=True, capture_output=True)
+    assert repo.git("diff", "--name-only", "main", "ralph/aaaa") == "other"
+
+
+def test_another_failure_does_not_blame_the_signature(
+    repo: Repo, log: Log, script: Callable[[str], str]
+) -> None:
+    """Git signs here, and cannot merge for another reason."""
+    branch(repo, "aaaa", AAAA)
+    repo.write("other", "main has moved\n")
+    repo.commit("other")
+    repo.git("config", "--global", "commit.gpgSign", "true")
+    signs = script('cat >/dev/null; echo "[GNUPG:] SIG_CREATED " >&2; echo SIG')
+    repo.git("config", "--global", "gpg.program", signs)
+    repo.git("config", "--global", "merge.verifySignatures", "true")
+    (result,) = land(repo, log, "aaaa")
+    assert (result.outcome, "gpgSign" in str(result.reason)) == ("left", False)
