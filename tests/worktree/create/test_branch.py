@@ -70,7 +70,7 @@ def test_a_registration_that_cannot_be_written_leaves_nothing(
 
     for function in ("create", "replace"):
         monkeypatch.setattr(files, function, _after(filling, getattr(files, function)))
-    with pytest.raises(RalphError, match=rf"No space left on device: .*{name}$") as raised:
+    with pytest.raises(RalphError, match=rf"No space left on device: .*{name}; the disk of") as raised:
         make_tree(repo, mark=OWN)
     assert not isinstance(raised.value, IsolationError)
     monkeypatch.undo()
