@@ -24,6 +24,8 @@ def is_full(directory: Path) -> bool:
         disk = os.statvfs(directory)
     except OSError:
         return False
+    if not disk.f_blocks:  # it does not count (ramfs, a tmpfs without a limit, some of FUSE): all are zeros
+        return False
     return disk.f_bavail * disk.f_frsize < _NEARLY_FULL or bool(disk.f_files and not disk.f_favail)
 
 

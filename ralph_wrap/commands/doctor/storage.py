@@ -84,6 +84,8 @@ def disk(project: Project) -> DoctorCheck:
     worktree_size = (
         f"a worktree takes {_readable_size(need.size)} in {need.files} file{'' if need.files == 1 else 's'}"
     )
+    if not file_system.f_blocks:  # it does not count its blocks: ramfs, a tmpfs without a limit, some of FUSE
+        return fine(name, f"an unknown amount left on {path}; {worktree_size}", why)
     if size < need.size + _MEBIBYTE:
         return failed(name, f"{_readable_size(size)} left on {path}; {worktree_size}", why, "free some space")
     if file_system.f_files and file_system.f_favail < need.files + 100:  # 0 means no limit (btrfs)

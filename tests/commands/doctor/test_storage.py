@@ -115,3 +115,12 @@ def test_no_room_for_a_worktree(tmp_path: Path, host: Path, options: str, said: 
         found = examine(repo.path, os.environ, host)
     assert failing(found) == ["disk"]
     assert said in verdict_of(found, "disk")[1]
+
+
+@needs_mounts
+def test_a_disk_that_tells_no_size_is_not_called_full(tmp_path: Path, host: Path) -> None:
+    """Zeros of the file system mean that it does not count its blocks."""
+    with mounted(tmp_path / "disk", "-t", "ramfs", "none") as disk:
+        found = examine(make_repo(disk / "project").path, os.environ, host)
+    verdict, said = verdict_of(found, "disk")
+    assert (verdict, said.startswith("an unknown amount left on ")) == ("ok", True)
