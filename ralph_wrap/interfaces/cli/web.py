@@ -21,7 +21,7 @@ def web(
         bool, typer.Option("--read-only", help="Show no buttons; the page can change nothing.")
     ] = False,
 ) -> None:
-    """Review, merge, drop and stop in a browser on this machine. Prints the address; runs until Ctrl-C."""
+    """Review, merge, apply, drop, resume and stop in a browser on this machine. Prints the address."""
     from ralph_wrap.interfaces.web import server  # noqa: PLC0415 -- slow
 
     with boundary("web", json=False, project=directory) as log:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.leaks.compare import Change
     from ralph_wrap.worktree.leaks.observation import Observation, ObservedCheckout, RunningObservation
 
+_OF_GIT = (".git ", ".git/")  # beginnings of the words for a change of what git reads
 _NAMED = 10  # changes of one observation in a message, which counts the others
 _MOST = 1000  # changes of one observation in events.jsonl
 _KEPT = 100  # lines of a whole session, which may run for weeks
@@ -76,6 +77,7 @@ class LeakMonitor:
         self._trouble = ""
         self._lines: list[str] = []
         self._left_out = 0
+        self._has_changed_git = False
 
     @property
     def found(self) -> tuple[str, ...]:
@@ -178,21 +180,18 @@ class LeakMonitor:
             self._log.warning(
                 "leak.unknown",
                 f"cannot look for changes outside the worktree: {reason}",
-                f"to see the cause: {command('git', '-C', self._root, 'status')}",
+                Commands.of(*self._ways_to_look("to see the cause")[:1]),
             )
 
     def _log_changes(self, when: str, changes: list[Change]) -> None:
         words = [change.words for change in changes]
+        self._has_changed_git |= any(line.startswith(_OF_GIT) for line in words)
         named = changes[:_NAMED]
         remedies = [self._remedy(change) for change in named]
         self._log.warning(
             "leak.found",
             f"changed outside the worktree {when}: {', '.join(some(words, _NAMED))}",
-            Commands.of(
-                f"made by the agent or another program: {command('git', '-C', self._root, 'status')}",
-                command("git", "-C", self._root, "diff", "HEAD"),
-                *filter(None, remedies),
-            ),
+            Commands.of(*self._ways_to_look("to see what changed"), *filter(None, remedies)),
             changes=some(words, _MOST),
             remedies=[*filter(None, map(self._remedy, changes[:_MOST]))],
         )
@@ -204,6 +203,14 @@ class LeakMonitor:
         room = max(0, _KEPT - len(self._lines))
         self._lines += lines[:room]
         self._left_out += len(lines[room:])
+
+    def _ways_to_look(self, purpose: str) -> list[str]:
+        """Return the commands that show it; none of git if what changed may have git run a program."""
+        if self._has_changed_git:
+            audit = command("ralph-wrap", "audit", "-C", self._root)
+            return [f"to see what git would run now, before you type a git command: {audit}"]
+        git = ("git", "-C", self._root)
+        return [f"{purpose}: {command(*git, 'status')}", command(*git, "diff", "HEAD")]
 
     def _remedy(self, change: Change) -> str:
         """Return the command for a change, with its purpose; empty if there is none."""

@@ -213,6 +213,23 @@ def test_the_rule_of_another_session_does_not_count(repo: Repo) -> None:
     assert (repo.path / ".gitignore").read_text() == ".ralph/worktrees/\n"
 
 
+@pytest.mark.parametrize(
+    "plant",
+    [
+        "git config core.fsmonitor 'touch ../planted; false'",
+        "git config diff.external 'touch ../planted'",
+        "printf '#!/bin/sh\\ntouch ../planted\\n' >.git/hooks/reference-transaction",
+    ],
+)
+def test_no_hint_is_a_git_command_after_a_change_of_what_git_runs(repo: Repo, plant: str) -> None:
+    """Git would run it, as soon as the user pastes the command; the audit runs nothing of it."""
+    result = session(repo, f"{OUT}{EDIT}; {plant}")
+    hints = [warning["hint"] for warning in result.warnings if warning["event"] == "leak.found"]
+    assert [hint for hint in hints if "git -C" in hint] == []
+    assert all(f"ralph-wrap audit -C {repo.path}" in hint for hint in hints)
+    assert hints
+
+
 def test_the_words_accuse_no_agent(repo: Repo) -> None:
     """One line and a hint: what has changed, when, and where to look; the exit report names it."""
     result = session(repo, f"{OUT}{EDIT}; git branch side")
@@ -221,7 +238,7 @@ def test_the_words_accuse_no_agent(repo: Repo) -> None:
     assert (printed["event"], printed["message"], printed["hint"]) == (
         "leak.found",
         f"changed outside the worktree during iteration 1: {created}, file.txt (modified)",
-        f"made by the agent or another program: git -C {repo.path} status\ngit -C {repo.path} diff HEAD",
+        f"to see what changed: git -C {repo.path} status\ngit -C {repo.path} diff HEAD",
     )
     assert result.directory is not None
     report = reports.read(result.directory / "report.json")
