@@ -143,7 +143,7 @@ def add_what_can_be(scratch: Git, left: list[str], before: Collection[str]) -> N
 def _may_be_read(path: Path) -> bool:
     try:
         mode = path.lstat().st_mode
-    except FileNotFoundError:  # git stores that it is gone
+    except (FileNotFoundError, NotADirectoryError):  # git stores that it is gone
         return True
     except OSError:
         return False

@@ -236,6 +236,31 @@ def test_a_failing_filter_keeps_the_worktree_and_saves_the_rest(tree: Tree) -> N
     assert tree.repo.show(f"{WIP}:plain") == b"p\n"
 
 
+def _break_filter(tree: Tree) -> None:
+    tree.inside.write(".gitattributes", "*.secret filter=broken\n")
+    tree.inside.git("config", "filter.broken.clean", "false")
+    tree.inside.git("config", "filter.broken.required", "true")
+
+
+@pytest.mark.parametrize(("old", "new"), [("a/b", "a"), ("a", "a/b")], ids=["to a file", "to a directory"])
+def test_a_failing_filter_hides_no_change_of_a_directory(tree: Tree, old: str, new: str) -> None:
+    """A directory that became a file is saved beside the file that cannot be, and the other way round."""
+    tree.inside.write(old, "old\n")
+    tree.inside.commit("old")
+    (tree.path / old).unlink()
+    if "/" in old:
+        (tree.path / "a").rmdir()
+    tree.inside.write(new, "new\n")
+    _break_filter(tree)
+    tree.inside.write("b.secret", "x\n")
+    outcome = tree.finish()
+    assert outcome.kept is not None
+    assert outcome.kept.startswith("1 file cannot be saved (b.secret)")
+    assert tree.repo.git(
+        "diff", "--no-renames", "--name-status", f"ralph/{ID}", WIP, "--", "a"
+    ).splitlines() == ([f"A\t{new}", f"D\t{old}"] if new < old else [f"D\t{old}", f"A\t{new}"])
+
+
 @pytest.mark.parametrize("index", [b"garbage", None])
 def test_a_broken_index_keeps_the_worktree_and_saves_the_files(tree: Tree, index: bytes | None) -> None:
     """Staged work cannot be known, so the worktree stays; the files on disk are saved all the same.
