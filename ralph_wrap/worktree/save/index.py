@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ralph_wrap.git.status import Status
     from ralph_wrap.worktree.model import LinkedWorktree
 
-_LONGEST_SEARCH = 5.0  # seconds; ``docker stop`` waits for 10
+LONGEST_SEARCH = 5.0
+"""Seconds for all of a save's calls of :func:`add_what_can_be`; ``docker stop`` waits for 10."""
 
 
 @contextlib.contextmanager
@@ -110,18 +111,20 @@ def not_in_index(scratch: Git) -> list[str]:
     return [*status.unstaged, *(path for path in status.untracked if not path.endswith("/"))]
 
 
-def add_what_can_be(scratch: Git, left: list[str], before: Collection[str]) -> None:
+def add_what_can_be(scratch: Git, left: list[str], before: Collection[str], end: float) -> None:
     """Add files that ``git add`` has left out although it could store them.
 
     At most errors it goes on, so what is left cannot be stored. At some it stops, for example where a filter
     fails, and then has added nothing. ``git update-index``, which adds submodules, stops at each error. Only
     then halves of the list are tried, a process each, for a limited time: thousands of files that cannot be
-    read would take longer than ``docker stop`` waits.
+    read would take longer than ``docker stop`` waits. The first half comes first, down to a single file, so
+    that some files are added in the time there is.
 
     Arguments:
         scratch: git in the worktree with a copy of its index.
         left: the files that are not in the index.
         before: the same before the attempt.
+        end: when to stop, as :func:`time.monotonic` counts.
 
     """
     if {*left} < {*before}:  # it did not stop
@@ -129,15 +132,14 @@ def add_what_can_be(scratch: Git, left: list[str], before: Collection[str]) -> N
         left = [path for path in left if path in submodules]
     top = scratch.cwd
     waiting = [[path for path in left if _may_be_read(top / path)]]
-    end = time.monotonic() + _LONGEST_SEARCH
     while waiting and time.monotonic() < end:
-        if not (paths := waiting.pop(0)):
+        if not (paths := waiting.pop()):
             continue
         failure = stage_paths(scratch, paths)
         unlock(scratch)
         if failure is not None and len(paths) > 1:
             middle = len(paths) // 2
-            waiting += [paths[:middle], paths[middle:]]
+            waiting += [paths[middle:], paths[:middle]]
 
 
 def _may_be_read(path: Path) -> bool:

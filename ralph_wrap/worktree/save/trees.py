@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import time
+
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import commit_and_parents, commit_tree, read_commit, run_git, tree_of
 from ralph_wrap.git.index import cached_tree, start_to_write_tree, write_tree, written_tree
 from ralph_wrap.git.status import stage_all
 from ralph_wrap.system.named_tuple import NamedTuple
-from ralph_wrap.worktree.save.index import add_what_can_be, copy_index, not_in_index, resolve, unlock
+from ralph_wrap.worktree.save.index import (
+    LONGEST_SEARCH,
+    add_what_can_be,
+    copy_index,
+    not_in_index,
+    resolve,
+    unlock,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,12 +165,14 @@ def write_trees(
     known = cached_tree(scratch.index_file) if scratch.index_file is not None else None
     index_tree = known or write_tree(scratch)
     left = [*status.unstaged, *(path for path in status.untracked if not path.endswith("/"))]
+    end_of_search: float | None = None
     for _ in range(_ATTEMPTS):
         before = {*left}
         failure = stage_all(scratch, exclude=status.nested)
         unlock(scratch)
         if failure is not None:
-            add_what_can_be(scratch, not_in_index(scratch), before)
+            end_of_search = end_of_search or time.monotonic() + LONGEST_SEARCH
+            add_what_can_be(scratch, not_in_index(scratch), before, end_of_search)
         with start_to_write_tree(scratch) as writing:
             # If so, git has added each file as it is.
             is_whole = failure is None and stamps.still_hold(worktree.path)

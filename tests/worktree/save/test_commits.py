@@ -236,9 +236,9 @@ def test_a_failing_filter_keeps_the_worktree_and_saves_the_rest(tree: Tree) -> N
     assert tree.repo.show(f"{WIP}:plain") == b"p\n"
 
 
-def _break_filter(tree: Tree) -> None:
+def _break_filter(tree: Tree, clean: str = "false") -> None:
     tree.inside.write(".gitattributes", "*.secret filter=broken\n")
-    tree.inside.git("config", "filter.broken.clean", "false")
+    tree.inside.git("config", "filter.broken.clean", clean)
     tree.inside.git("config", "filter.broken.required", "true")
 
 
@@ -259,6 +259,19 @@ def test_a_failing_filter_hides_no_change_of_a_directory(tree: Tree, old: str, n
     assert tree.repo.git(
         "diff", "--no-renames", "--name-status", f"ralph/{ID}", WIP, "--", "a"
     ).splitlines() == ([f"A\t{new}", f"D\t{old}"] if new < old else [f"D\t{old}", f"A\t{new}"])
+
+
+def test_a_slow_failing_filter_leaves_time_for_some_files(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of many files cannot be stored: each attempt takes time, and what fits into it is saved."""
+    monkeypatch.setattr("ralph_wrap.worktree.save.trees.LONGEST_SEARCH", 3.0)
+    _break_filter(tree, "sleep 0.1; false")
+    for number in range(32):  # all 63 attempts with two and more files fail
+        tree.inside.write(f"{number:02}", "x\n")
+        tree.inside.write(f"{number:02}.secret", "x\n")
+    tree.finish()
+    assert tree.repo.show(f"{WIP}:00") == b"x\n"
 
 
 @pytest.mark.parametrize("index", [b"garbage", None])
