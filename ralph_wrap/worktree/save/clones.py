@@ -2,8 +2,8 @@
 
 A tool that installs dependencies leaves clones in ``vendor/`` or ``node_modules/``. Such a clone goes like
 any other ignored file if it can be cloned again: it is clean, and each commit that a file of its ``.git``
-names is on a branch that a remote has. The remote is on another machine, or in a directory that exists
-outside the worktree.
+names is on a branch that a remote has. The remote is on another machine, or it is a repository outside the
+worktree that has these commits, as its own branches and tags say.
 
 In doubt it has work of its own. Then it keeps the worktree, and the reason names it. So do other repositories
 in a worktree: a bare one, a linked worktree, a submodule, and one that git does not ignore.
@@ -15,9 +15,10 @@ import os
 from pathlib import Path
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import decode, decode_lines, run_git
+from ralph_wrap.git import decode, decode_lines, list_refs, pointer, run_git
 from ralph_wrap.git.config_file import parse
 from ralph_wrap.git.index import list_index
+from ralph_wrap.git.object_reader import read_objects
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import LinkedWorktree
@@ -27,7 +28,7 @@ from ralph_wrap.worktree.save.trees import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from ralph_wrap.git import Git
     from ralph_wrap.git.status import Status
@@ -43,6 +44,8 @@ _FETCHED = ("FETCH_HEAD",)  # the remote has what this file names
 _REMOTES = "refs/remotes/"
 _ROW = "--format=%(objectname) %(objecttype) %(if)%(symref)%(then)%(else)plain%(end) %(refname)"
 _FIRST_LINE = 4096  # bytes of a reflog: more than git writes before a message
+_CLONED = "clone: from "  # the message of git clone in a reflog
+_PLACES = ("{}/.git", "{}", "{}.git/.git", "{}.git")  # where git looks for the repository of a path
 
 
 class NestedRepositories(NamedTuple):
@@ -177,13 +180,9 @@ def _unpushed(git_dir: Path, git: Git, outside: Path, place: Path) -> str | None
 
     """
     problems: list[str] = []
-    remotes = [*_remotes(git_dir, outside, place)]
     rows = [row.split(" ", 3) for row in decode_lines(run_git(git, "for-each-ref", _ROW).stdout)]
-    pushed = [
-        oid
-        for oid, _, is_plain, name in rows
-        if is_plain and name.startswith(tuple(f"{_REMOTES}{remote}/" for remote in remotes))
-    ]
+    tracked = {name: oid for oid, _, is_plain, name in rows if is_plain and name.startswith(_REMOTES)}
+    pushed = _pushed(git, _remotes(git_dir, outside, place), tracked)
     if others := [name for _, kind, _, name in rows if kind not in {"commit", "tag"}]:
         return f"{others[0]} in it names no commit"
     named = named_commits(git, named_objects(git_dir, git, problems, without=_FETCHED), problems)
@@ -198,29 +197,96 @@ def _unpushed(git_dir: Path, git: Git, outside: Path, place: Path) -> str | None
     return _own_tag(git_dir, git)
 
 
-def _remotes(git_dir: Path, outside: Path, place: Path) -> Iterator[str]:
-    """Yield the remotes of which each URL leads out of the worktree, and none to a directory that is gone."""
-    places: dict[str, list[bool]] = {}
+def _pushed(git: Git, remotes: Mapping[str, list[Path] | None], tracked: Mapping[str, str]) -> Iterator[str]:
+    """Yield the commits of remote branches that the remotes have, as far as that can be asked here.
+
+    Arguments:
+        git: git in the clone.
+        remotes: see :func:`_remotes`.
+        tracked: refs of remote branches, and their commits.
+
+    """
+    branches: dict[str, set[str]] = {}
+    for ref, oid in tracked.items():
+        name = ref.removeprefix(_REMOTES)
+        if owners := [remote for remote in remotes if name.startswith(f"{remote}/")]:
+            branches.setdefault(max(owners, key=len), set()).add(oid)  # `origin/b` may be a remote, too
+    for remote, oids in branches.items():
+        repositories = remotes[remote]
+        if repositories is not None:
+            yield from oids.intersection(*(_held(git, repository, oids) for repository in repositories))
+
+
+def _held(git: Git, repository: Path, oids: Collection[str]) -> set[str]:
+    """Return the commits that are on a branch or a tag of another repository.
+
+    Arguments:
+        git: git in the clone.
+        repository: the git directory of the other one.
+        oids: commits.
+
+    """
+    other = git._replace(cwd=repository, git_dir=repository, common_dir=repository, work_tree=None, config=())
+    present = [oid for oid, found in read_objects(other, sorted(oids)).items() if found.kind == "commit"]
+    refs = list_refs(other, "refs/heads/", "refs/tags/").values()
+    if not present or not refs:
+        return set()
+    stdin = "".join([*(f"{oid}\n" for oid in present), *(f"^{oid}\n" for oid in refs)]).encode()
+    return {*present} - {*decode_lines(run_git(other, "rev-list", "--stdin", stdin=stdin).stdout)}
+
+
+def _remotes(git_dir: Path, outside: Path, place: Path) -> dict[str, list[Path] | None]:
+    """Return the remotes of a clone by name, each with its repositories that are on this machine.
+
+    Returns:
+        ``None`` for a remote with a URL that leads into the worktree, or to no repository.
+
+    """
+    places: dict[str, list[Path] | None] = {}
     for key, value in parse(files.read(git_dir / "config")):
         section, _, rest = key.partition(".")
         name, _, option = rest.rpartition(".")
-        if section == "remote" and name and option in {"url", "pushurl"} and value:
-            places.setdefault(name, []).append(_is_elsewhere(value, outside, place))
-    return (name for name, found in places.items() if all(found))
+        if section != "remote" or not name or option not in {"url", "pushurl"} or not value:
+            continue
+        found = places.setdefault(name, [])
+        if found is None or _is_on_another_machine(value):
+            continue
+        repository = _repository(place / value.removeprefix("file://"), outside.resolve())
+        places[name] = None if repository is None else [*found, repository]
+    return places
 
 
-def _is_elsewhere(url: str, outside: Path, place: Path) -> bool:
-    """Return whether a URL leads to another machine, or to a directory that exists outside the worktree."""
-    path = url.removeprefix("file://")
-    before, colon, _ = path.partition(":")
-    if colon and "/" not in before and path == url:
-        return True  # a protocol, or the host of scp's form (git-clone(1): GIT URLS)
-    found = (place / path).resolve()
-    return found.exists() and not found.is_relative_to(outside.resolve())
+def _is_on_another_machine(url: str) -> bool:
+    """Return whether a URL has a protocol, or the host of scp's form (git-clone(1): GIT URLS)."""
+    before, colon, _ = url.partition(":")
+    return bool(colon) and "/" not in before and not url.startswith("file://")
+
+
+def _repository(path: Path, outside: Path) -> Path | None:
+    """Return the git directory that a local URL leads to.
+
+    Returns:
+        ``None`` if there is none, if it is shallow, or if objects of it are, or may be, in the worktree.
+
+    """
+    for form in _PLACES:
+        place = Path(form.format(path))
+        found = pointer.read(place.parent) if place.name == ".git" and place.is_file() else place.resolve()
+        if (found / "commondir").exists():
+            found = pointer.common_dir_of(found)
+        if not (found / "HEAD").is_file() or not (found / "objects").is_dir():
+            continue
+        lacks = any((found / name).exists() for name in ("objects/info/alternates", "shallow"))
+        parts = (found, *((found / name).resolve() for name in ("objects", "refs", "packed-refs")))
+        return None if lacks or any(part.is_relative_to(outside) for part in parts) else found
+    return None
 
 
 def _own_tag(git_dir: Path, git: Git) -> str | None:
-    """Return a tag with a message that is not older than the clone: nobody else may have it."""
+    """Return a tag with a message that is not older than the clone: nobody else may have it.
+
+    If nothing says when it was cloned, that is each such tag: the first line of a reflog may have expired.
+    """
     listed = run_git(git, "for-each-ref", "--format=%(taggerdate:unix) %(objecttype) %(refname)").stdout
     tags = [row.split(" ", 2) for row in decode_lines(listed)]
     tags = [row for row in tags if row[1] == "tag"]
@@ -228,7 +294,9 @@ def _own_tag(git_dir: Path, git: Git) -> str | None:
         return None
     try:
         first = decode(files.read_beginning(git_dir / "logs" / "HEAD", _FIRST_LINE)).partition("\n")[0]
-        cloned = int(first.partition("\t")[0].split(" ")[-2])
+        line, _, message = first.partition("\t")
+        is_of_clone = not line.split(" ")[0].strip("0") and message.startswith(_CLONED)
+        cloned = int(line.split(" ")[-2]) if is_of_clone else 0
     except (FileNotFoundError, IndexError, ValueError):
         cloned = 0
     for date, _, name in tags:

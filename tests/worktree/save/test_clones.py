@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,12 +82,39 @@ def _packed(dependency: Repo, _: Repo) -> None:
     dependency.git("-c", "gc.reflogExpire=never", "gc", "-q")
 
 
+def _remote_has_gone_on(_: Repo, upstream: Repo) -> None:
+    upstream.commit("later")
+    upstream.git("tag", "a-file", "HEAD:file.txt")
+
+
+def _bare_remote(dependency: Repo, upstream: Repo) -> None:
+    bare = upstream.path.with_name("bare.git")
+    upstream.git("clone", "-q", "--bare", ".", str(bare))
+    dependency.git("remote", "set-url", "origin", f"file://{bare.with_suffix('')}")
+
+
+def _linked_worktree_as_remote(dependency: Repo, upstream: Repo) -> None:
+    upstream.git("worktree", "add", "-q", "../checkout")
+    dependency.git("remote", "set-url", "origin", str(upstream.path.with_name("checkout")))
+
+
 def _with_a_clone_in_it(dependency: Repo, upstream: Repo) -> None:
     dependency.git("clone", "-q", str(upstream.path), "built/dep")
 
 
 @pytest.mark.parametrize(
-    "change", [_ignored_in_it, _pushed, _updated, _another_branch, _packed, _with_a_clone_in_it]
+    "change",
+    [
+        _ignored_in_it,
+        _pushed,
+        _updated,
+        _another_branch,
+        _packed,
+        _remote_has_gone_on,
+        _bare_remote,
+        _linked_worktree_as_remote,
+        _with_a_clone_in_it,
+    ],
 )
 def test_what_its_remote_has_is_no_own_work(
     tree: Tree, upstream: Repo, change: Callable[[Repo, Repo], None]
@@ -164,6 +192,76 @@ def _remote_is_gone(_: Repo, upstream: Repo) -> str:
     return "2 commits in it are on no branch of a remote"
 
 
+def _remote_is_empty(_: Repo, upstream: Repo) -> str:
+    shutil.rmtree(upstream.path / ".git")
+    upstream.git("init", "-q")
+    return "2 commits in it are on no branch of a remote"
+
+
+def _remote_is_another_repository(_: Repo, upstream: Repo) -> str:
+    shutil.rmtree(upstream.path)
+    make_repo(upstream.path).commit("other")
+    return "2 commits in it are on no branch of a remote"
+
+
+def _remote_is_no_repository(_: Repo, upstream: Repo) -> str:
+    shutil.rmtree(upstream.path / ".git")
+    return "2 commits in it are on no branch of a remote"
+
+
+def _remote_has_deleted_the_branch(dependency: Repo, upstream: Repo) -> str:
+    upstream.git("checkout", "-q", "-b", "gone")
+    upstream.commit("only here")
+    dependency.git("fetch", "-q")
+    upstream.git("checkout", "-q", "other")
+    upstream.git("branch", "-q", "-D", "gone")
+    return "1 commit in it is on no branch of a remote"
+
+
+def _remote_borrows_from_the_clone(dependency: Repo, upstream: Repo) -> str:
+    place = upstream.path.with_name("borrower")
+    dependency.git("clone", "-q", "--bare", "--shared", ".", str(place))
+    dependency.git("remote", "set-url", "origin", str(place))
+    return "2 commits in it are on no branch of a remote"
+
+
+def _remote_is_shallow(dependency: Repo, upstream: Repo) -> str:
+    place = upstream.path.with_name("shallow")
+    upstream.git("clone", "-q", "--depth=1", f"file://{upstream.path}", str(place))
+    dependency.git("remote", "set-url", "origin", str(place))
+    return "2 commits in it are on no branch of a remote"
+
+
+def _branch_of_a_remote_with_a_longer_name(dependency: Repo, upstream: Repo) -> str:
+    gone = make_repo(upstream.path.with_name("gone"))
+    gone.git("checkout", "-q", "-b", "x")
+    gone.commit("only there")
+    dependency.git("remote", "add", "origin/b", str(gone.path))
+    dependency.git("fetch", "-q", "origin/b", "x")
+    dependency.git("update-ref", "refs/remotes/origin/b/x", "FETCH_HEAD")
+    dependency.git("checkout", "-q", "--detach", "FETCH_HEAD")
+    shutil.rmtree(gone.path)
+    return "1 commit in it is on no branch of a remote"
+
+
+def _own_tag_and_an_expired_reflog(dependency: Repo, upstream: Repo) -> str:
+    dependency.git("tag", "-a", "-m", "why", "mine")
+    upstream.commit("later")
+    dependency.git("-c", "user.name=u", "pull", "-q")
+    log = dependency.path / ".git" / "logs" / "HEAD"
+    last = log.read_text().splitlines()[-1]
+    log.write_text(re.sub(r"> \d+ ", "> 4102444800 ", last) + "\n")  # later than the tag
+    return "refs/tags/mine in it may be on no remote"
+
+
+def _own_tag_before_the_first_checkout(dependency: Repo, _: Repo) -> str:
+    dependency.git("tag", "-a", "-m", "why", "mine")
+    log = dependency.path / ".git" / "logs" / "HEAD"
+    line = re.sub(r"> \d+ ", "> 4102444800 ", log.read_text().splitlines()[0])
+    log.write_text(line.partition("\t")[0] + "\tcheckout: moving from main to main\n")
+    return "refs/tags/mine in it may be on no remote"
+
+
 def _remote_in_the_worktree(dependency: Repo, upstream: Repo) -> str:
     dependency.git("remote", "set-url", "--push", "origin", "../../.git")
     del upstream
@@ -213,6 +311,15 @@ def _refs_elsewhere(dependency: Repo, upstream: Repo) -> str:
         _tagged_file,
         _without_a_remote,
         _remote_is_gone,
+        _remote_is_empty,
+        _remote_is_another_repository,
+        _remote_is_no_repository,
+        _remote_has_deleted_the_branch,
+        _remote_borrows_from_the_clone,
+        _remote_is_shallow,
+        _branch_of_a_remote_with_a_longer_name,
+        _own_tag_and_an_expired_reflog,
+        _own_tag_before_the_first_checkout,
         _remote_in_the_worktree,
         _forged_remote_branch,
         _merge_in_progress,
