@@ -254,7 +254,7 @@ def name_broken_refs(project: Project, log: Log) -> None:
 def name_unknown_worktrees(project: Project, log: Log) -> None:
     """Say which worktrees belong to sessions that no record knows; a sweep finishes none of them."""
     for found in unknown_worktrees(project):
-        log.warning("worktree.unknown", found.message, found.hint, path=str(found.path))
+        log.warning("worktree.unknown", found.message, found.hint(project.git), path=str(found.path))
 
 
 def resume_deletions(project: Project, log: Log) -> None:
