@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from ralph_wrap import agents, config
-from ralph_wrap.commands.doctor import container, probes, sandbox, storage
+from ralph_wrap.commands.doctor import container, probes, sandbox, storage, tools
 from ralph_wrap.commands.doctor import project as project_checks
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.config import SandboxMode, Settings
@@ -113,6 +113,8 @@ def _project_checks(
         yield _failed_by_git("refs", error)
     yield from project_checks.worktrees(project)
     yield _run_check("ignore rule", lambda: project_checks.ignore_rule(project, settings.ignore))
+    if around := project.around_worktrees:
+        yield from tools.worktree_finders(around[1].root)
     yield _run_check("committer", lambda: _base(settings, project))
     if commit := repository.head:
         yield _run_check("filters", lambda: project_checks.filters(project, repository, commit))
