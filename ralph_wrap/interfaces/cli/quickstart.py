@@ -53,7 +53,9 @@ def quickstart(
         asks = not yes and can_ask()
         if not asks and not (agent and yes):
             raise UsageError(
-                "quickstart asks questions, and this is not a terminal",
+                "--yes asks nothing, so name the agent"
+                if yes
+                else "quickstart asks questions, and this is not a terminal",
                 f"ralph-wrap quickstart --agent {agent or 'claude'} --yes",
             )
         environ = become_owner(project, log)

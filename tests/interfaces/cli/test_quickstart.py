@@ -137,6 +137,14 @@ def test_nothing_is_asked_without_a_terminal(repo: Repo, agents: dict[str, str],
     assert not (repo.path / "PROMPT.md").exists()
 
 
+def test_yes_needs_the_name_of_the_agent(repo: Repo, agents: dict[str, str]) -> None:
+    """Whether there is a terminal or not."""
+    refused = quickstart(repo, "--yes", env=agents)
+    assert (refused.status, "--yes asks nothing, so name the agent" in refused.stderr) == (2, True)
+    with Terminal(PROGRAM, "quickstart", "--yes", cwd=repo.path, env=agents) as terminal:
+        terminal.wait_for("name the agent")
+
+
 def test_an_agent_cannot_choose_what_runs(repo: Repo, agents: dict[str, str]) -> None:
     """Inside a session it would approve its own configuration."""
     inside = {**agents, "RALPH_SESSION_ID": "20260101T000000Z-a3f2"}
