@@ -142,7 +142,8 @@ def test_yes_needs_the_name_of_the_agent(repo: Repo, agents: dict[str, str]) -> 
     refused = quickstart(repo, "--yes", env=agents)
     assert (refused.status, "--yes asks nothing, so name the agent" in refused.stderr) == (2, True)
     with Terminal(PROGRAM, "quickstart", "--yes", cwd=repo.path, env=agents) as terminal:
-        terminal.wait_for("ralph-wrap: error: --yes asks nothing, so name the agent")
+        assert terminal.finish() == 2
+        assert "--yes asks nothing, so name the agent" in terminal.words
 
 
 def test_an_agent_cannot_choose_what_runs(repo: Repo, agents: dict[str, str]) -> None:
