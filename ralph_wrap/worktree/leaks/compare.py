@@ -98,18 +98,11 @@ def _changed_refs(before: Observation, after: Observation, landed: Collection[La
         if not old:
             yield Change(f"{_named(name)} created at {_short(new)}")
         elif not new:
+            # The full name: an agent may have given a branch or a tag the name of an option.
             words = f"{_named(name)} deleted, was at {_short(old)}"
-            yield Change(words, "to bring it back", _to_create(name, old))
+            yield Change(words, "to bring it back", ("update-ref", name, old))
         else:
             yield Change(f"{_named(name)} moved from {_short(old)} to {_short(new)}")
-
-
-def _to_create(ref: str, oid: str) -> tuple[str, ...]:
-    """Return the arguments of git that make a deleted ref anew."""
-    for prefix, verb in ((BRANCHES, "branch"), (_TAGS, "tag")):
-        if ref.startswith(prefix):
-            return (verb, ref.removeprefix(prefix), oid)
-    return ("update-ref", ref, oid)
 
 
 def _changed_stash(before: Observation, after: Observation) -> Iterator[Change]:

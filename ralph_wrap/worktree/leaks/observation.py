@@ -31,6 +31,7 @@ import stat
 from pathlib import Path
 
 from ralph_wrap.git import decode, decode_lines, finish_git, pointer
+from ralph_wrap.git.oid import is_oid
 from ralph_wrap.git.safe.submodules import changed_inside
 from ralph_wrap.git.status import parse_entries, start_entries
 from ralph_wrap.system import files
@@ -252,7 +253,10 @@ def _parse_refs(output: bytes) -> tuple[dict[str, str], str]:
 
 
 def _stashed(newest: str, log: bytes) -> dict[str, str] | None:
-    """Return the entries of the stash: its log has a line for each (git-stash(1))."""
+    """Return the entries of the stash: its log has a line for each (git-stash(1)).
+
+    An agent can write the log, and what it names becomes a word of a command: only object ids count.
+    """
     if not newest:
         return {}
     _, _, lines = log.partition(b" ")
@@ -260,7 +264,7 @@ def _stashed(newest: str, log: bytes) -> dict[str, str] | None:
     for line in decode_lines(lines):
         oids, _, title = line.partition("\t")
         words = oids.split(" ", 2)
-        if len(words) > 1:
+        if len(words) > 1 and is_oid(words[1]):
             found[words[1]] = title
     return found if newest in found else None
 

@@ -257,6 +257,16 @@ LOST = {
         "git branch -D 'a$(touch${IFS}x)'",
         "git rev-parse 'a$(touch${IFS}x)'; ls",
     ),
+    "a branch with the name of an option": (
+        "git update-ref refs/heads/-M HEAD",
+        "git update-ref -d refs/heads/-M",
+        "git rev-parse refs/heads/-M",
+    ),
+    "a tag with the name of an option": (
+        "git update-ref refs/tags/-d HEAD",
+        "git update-ref -d refs/tags/-d",
+        "git rev-parse refs/tags/-d",
+    ),
     "an annotated tag": ("git tag -m v v1", "git tag -d v1", "git rev-parse v1"),
     "a note": ("git notes add -m x", "git update-ref -d refs/notes/commits", "git notes list"),
     "a stash entry": (f"{EDIT}; git stash -q -m 'my; own'", "git stash drop -q", "git stash list"),
@@ -288,6 +298,14 @@ def test_the_command_brings_back_what_is_lost(repo: Repo, prepared: str, agent: 
     for line in hinted:
         typed(line, Path("/"))
     assert typed(shown, repo.path) == before
+
+
+def test_a_forged_log_of_the_stash_is_no_command(repo: Repo) -> None:
+    """What it names in the place of an object id would be an option of git."""
+    forged = "printf '%040d --output=victim x <x@x> 0 +0000\\tx\\n' 0 >> .git/logs/refs/stash"
+    result = session(repo, f"{OUT}{EDIT}; git stash -q -m mine; {forged}")
+    assert "--output" not in result.warnings[0]["hint"]
+    assert "stash show -p" in result.warnings[0]["hint"]
 
 
 def test_an_entry_that_the_agent_leaves_can_be_seen(repo: Repo) -> None:
