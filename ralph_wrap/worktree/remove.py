@@ -51,6 +51,7 @@ from ralph_wrap.worktree.save.registration import is_replaced
 from ralph_wrap.worktree.save.result import Losses, SavedWork, SaveRequest
 from ralph_wrap.worktree.save.sync import has_left_nothing, sync_repository
 from ralph_wrap.worktree.save.unused_branch import drop_branch_at
+from ralph_wrap.worktree.save.walk import Unreadable
 from ralph_wrap.worktree.save.whole import holds, losses, save
 from ralph_wrap.worktree.trash import LEAVING_SUFFIX, discard_clone, discard_worktree
 
@@ -79,6 +80,7 @@ class WorktreeOutcome(NamedTuple):
         later: the next start or sweep has to save or remove it: there was no time, or something is damaged.
         lost: what is lost with it, because somebody else had deleted it; ``None`` if nothing is.
         way_out: the command after which it can go; ``None``: ``ralph-wrap rm``.
+        closed: it stays because it cannot be read or moved, perhaps only because of the modes of files.
         full: a directory on the full disk that stopped its save or removal; a sweep tries again.
 
     """
@@ -89,6 +91,7 @@ class WorktreeOutcome(NamedTuple):
     later: bool = False
     lost: str | None = None
     way_out: str | None = None
+    closed: bool = False
     full: Path | None = None
 
 
@@ -133,7 +136,10 @@ def finish(
                 return WorktreeOutcome(saved, "; ".join([saved.damage, *saved.problems]), later=True)
             if saved.problems:
                 return WorktreeOutcome(
-                    saved, "; ".join(saved.problems), asked=request.commits_only and not saved.clean
+                    saved,
+                    "; ".join(saved.problems),
+                    asked=request.commits_only and not saved.clean,
+                    closed=all(isinstance(problem, Unreadable) for problem in saved.problems),
                 )
             aside = trash / request.session
             return _remove_saved(
@@ -142,7 +148,7 @@ def finish(
     except Exception as error:  # noqa: BLE001 -- after any error: without a full save there is no removal
         reason = f"it cannot be {'removed' if saved else 'saved'}: {error}"
         full = full_directory(error, worktree.path.parent, worktree.common_dir)
-        return WorktreeOutcome(saved, reason, full=full)
+        return WorktreeOutcome(saved, reason, closed=full is None, full=full)
 
 
 def _remove_saved(

@@ -21,15 +21,20 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.model import LinkedWorktree
 
 
-def way_out(worktree: LinkedWorktree, agent_id: str) -> str | None:
-    """Return one line to paste; ``None`` if nothing is in the way any more."""
+def way_out(worktree: LinkedWorktree, agent_id: str, *, closed: bool) -> str | None:
+    """Return one line to paste; ``None`` if no single line helps.
+
+    Arguments:
+        closed: the reason may be the modes of files; see :class:`ralph_wrap.worktree.remove.WorktreeOutcome`.
+
+    """
     path, remove = worktree.path, command("ralph-wrap", "rm", agent_id)
     if aside := git_file.way_out(worktree, agent_id):
         return aside
     if mounts := files.mounts_in(path):
         return f"{command('sudo', 'umount', mounts[0])} && {remove}"
-    if closed := next(_closed(path), None):
-        if closed.st_uid == os.geteuid():
+    if closed and (found := next(_closed(path), None)):
+        if found.st_uid == os.geteuid():
             return f"{command('chmod', '-R', 'u+rwX', path)} && {remove}"
         return f"{command('sudo', 'chown', '-R', f'{os.geteuid()}:{os.getegid()}', path)} && {remove}"
     return None
@@ -52,13 +57,18 @@ def remaining_ways(worktree: LinkedWorktree, root: Path, agent_id: str) -> Comma
 
 
 def _closed(top: Path) -> Iterator[os.stat_result]:
-    """Yield the status of directories that we cannot list or change, and of files that we cannot read."""
+    """Yield the status of directories that we cannot list, of files that we cannot read, and of a fixed top.
+
+    A read-only directory below the top is in nobody's way: the deletion changes its mode.
+    """
     waiting = [os.fspath(top)]
+    needed = os.R_OK | os.W_OK | os.X_OK  # a rename changes the ``..`` of the top
     while waiting:
         directory = waiting.pop()
         try:
-            if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+            if not os.access(directory, needed):
                 yield os.lstat(directory)
+            needed = os.R_OK | os.X_OK
             with os.scandir(directory) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):

@@ -67,6 +67,30 @@ def test_the_hint_opens_what_is_closed(repo: Repo, agent: str, saved: set[str]) 
     assert set(names) >= saved
 
 
+BESIDE = {
+    "a read-only directory": "mkdir build; chmod 555 build",
+    "a file that cannot be read": "echo 1 > f; chmod 000 f",
+    "a directory that cannot be searched": "mkdir build; chmod 000 build",
+}
+
+
+@needs(CAPABILITY_DROPS)
+@pytest.mark.parametrize("agent", BESIDE.values(), ids=BESIDE)
+def test_no_hint_opens_what_is_not_the_reason(repo: Repo, agent: str) -> None:
+    """A repository in the worktree keeps it, whatever the modes of the files are."""
+    nested = "echo build/ > .gitignore; git init -q inner; echo 1 > inner/work"
+    ended = run(repo.path, "-n", "1", "--", "sh", "-c", f"{nested}; {agent}", under=WITHOUT_RIGHTS)
+    path, agent_id = _kept(ended), ended.report["id"]
+    assert "nested repository inner cannot be saved" in ended.report["kept"]
+    assert ended.report["way_out"] is None
+    refused = _rm(repo, agent_id)
+    assert (refused.status, refused.narration[-1]["hint"].split("\n")[0]) == (
+        5,
+        f"when this reason is gone: ralph-wrap rm {agent_id}",
+    )
+    assert path.exists()
+
+
 @needs(CAPABILITY_DROPS)
 def test_the_count_is_of_what_was_saved(repo: Repo) -> None:
     """A file that cannot be read is named by git, and saved by nobody."""

@@ -131,7 +131,7 @@ def add_what_can_be(scratch: Git, left: list[str], before: Collection[str], end:
         submodules = {entry.path for entry in submodules_in(scratch)}
         left = [path for path in left if path in submodules]
     top = scratch.cwd
-    waiting = [[path for path in left if _may_be_read(top / path)]]
+    waiting = [[path for path in left if may_be_read(top / path)]]
     while waiting and time.monotonic() < end:
         if not (paths := waiting.pop()):
             continue
@@ -142,7 +142,8 @@ def add_what_can_be(scratch: Git, left: list[str], before: Collection[str], end:
             waiting += [paths[middle:], paths[:middle]]
 
 
-def _may_be_read(path: Path) -> bool:
+def may_be_read(path: Path) -> bool:
+    """Return whether the modes of files let git store the state of a path."""
     try:
         mode = path.lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):  # git stores that it is gone

@@ -48,7 +48,8 @@ class SavedWork(NamedTuple):
         snapshots: new refs for commits that no branch contained.
         ignored: ignored files and directories (with a slash), which are not saved.
         ignored_files: the number of these files.
-        problems: one line for each thing that could not be saved; empty if the worktree may be removed.
+        problems: one line for each thing that could not be saved, as ``walk.Unreadable`` if that is the only
+            reason; empty if the worktree may be removed.
         missing: files that the checkout did not write, or that still have their content from before it.
         inner: the saved work of its submodules.
         head: its HEAD; ``None`` if nothing was saved.

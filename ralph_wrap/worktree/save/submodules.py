@@ -279,4 +279,5 @@ def _scratch(index: Path, number: int) -> Path:
 
 
 def _lines(submodule: SubmoduleRepository, problems: list[str]) -> list[str]:
-    return [f"submodule {submodule.path or submodule.name}: {problem}" for problem in problems]
+    name = submodule.path or submodule.name
+    return [type(problem)(f"submodule {name}: {problem}") for problem in problems]  # may be Unreadable

@@ -13,10 +13,12 @@ from ralph_wrap.worktree.save.index import (
     LONGEST_SEARCH,
     add_what_can_be,
     copy_index,
+    may_be_read,
     not_in_index,
     resolve,
     unlock,
 )
+from ralph_wrap.worktree.save.walk import Unreadable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -183,7 +185,9 @@ def write_trees(
     if left:
         reason = failure.message if failure else "still being written"
         names = ", ".join(left[:_NAMED])
-        problems.append(f"{counted(len(left), 'file')} cannot be saved ({names}): {reason}")
+        problem = f"{counted(len(left), 'file')} cannot be saved ({names}): {reason}"
+        is_closed = not any(may_be_read(worktree.path / path) for path in left)
+        problems.append(Unreadable(problem) if is_closed else problem)
     head_tree = head.tree
     if head_tree is None and head.commit is not None and tree == index_tree:
         head_tree = tree_of(scratch, head.commit)  # otherwise there is uncommitted work, whatever it is

@@ -48,6 +48,12 @@ def file_clock() -> int:
     return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE) if sys.platform == "linux" else time.time_ns()
 
 
+class Unreadable(str):
+    """A problem of a save that ends when its owner may read the files: no content is in the way."""
+
+    __slots__ = ()
+
+
 class FileStamps(NamedTuple):
     """What the kernel says about the files of a worktree.
 
@@ -152,7 +158,7 @@ def walk(
         path = f"{root}/{directory}"
         if not os.access(path, os.R_OK | os.X_OK):
             # Without X_OK the names can be read, but for git every file is unchanged.
-            problems.append(f"directory {directory or '.'} cannot be searched")
+            problems.append(Unreadable(f"directory {directory or '.'} cannot be searched"))
             continue
         try:
             with _opened(path) as entries:
