@@ -8,7 +8,8 @@ repeat all steps:
 2. **End its processes**: those with its id in their environment, which are its agent's and its own git
    commands. No other process gets a signal.
 3. **Save and remove** with the code of a normal end, and with the settings of the record.
-4. **Report, then release**. A report that the owner has already written stays.
+4. **Report, then release**. A report that the owner has already written stays. Without one, the session was
+   killed, unless its record says that it had ended.
 
 Live, foreign and unknown sessions are never touched.
 """

@@ -183,12 +183,13 @@ class SessionRecovery:
         """Write the report of a killed session, or complete the report that it began, and return it.
 
         A report that cannot be read stays as it is, and a warning names it: it may say that the task is done.
+        So may have the one that a finished session could not write, for a full disk: it gets none.
 
         Arguments:
             outcome: outcome of saving and removing the worktree; ``None`` if it did not exist any more.
 
         Returns:
-            The report; ``None`` if there is one that cannot be read.
+            The report; ``None`` if nobody knows how the session ended.
 
         Raises:
             OSError: the report cannot be written.
@@ -206,6 +207,8 @@ class SessionRecovery:
                 f"how session {record.session} ended is not known: {earlier.sentence}",
                 f"to go on with it: {command('ralph-wrap', 'resume', record.id)}",
             )
+            return None
+        if earlier is None and record.state == "finished":
             return None
         commits = self._commits
         if record.branch and record.base and self._clone is None:

@@ -164,6 +164,28 @@ def test_a_session_that_had_no_time_has_not_crashed(repo: Repo, script: Callable
 
 
 @needs(MOUNTS)
+def test_a_session_that_had_no_room_for_its_report_has_not_crashed(tmp_path: Path) -> None:
+    """Its task may be done: after a sweep, nobody says that it was killed, or starts its agent again."""
+    starts = tmp_path / "starts"
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=12m", "none") as disk:
+        repo = make_repo(disk / "project")
+        agent = (
+            f"echo 1 >> {starts}; echo work >> file.txt; head -c 20m /dev/zero > fill 2>/dev/null;"
+            " echo '<promise>COMPLETE</promise>'"
+        )
+        ended = run(repo.path, "--", "sh", "-c", agent)
+        [path] = [*(repo.path / ".ralph/worktrees").iterdir()]
+        assert (ended.status, [*repo.path.glob(".ralph/run/sessions/*/report.json")]) == (0, [])
+        (path / "fill").unlink()
+        swept = command("sweep", cwd=repo.path)
+        assert (swept.status, path.exists()) == (0, False), swept.stderr
+        assert "crashed" not in command("ps", "--all", cwd=repo.path).stdout.decode()
+        assert command("wait", path.name[-4:], cwd=repo.path).status == 125
+        assert command("resume", "--all", cwd=repo.path).status == 1
+        assert starts.read_text() == "1\n"
+
+
+@needs(MOUNTS)
 def test_a_sweep_saves_what_a_full_disk_left(tmp_path: Path) -> None:
     """The work stays in the worktree, ps says how the session ended, and the command of the hint saves it."""
     with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=12m", "none") as disk:
