@@ -62,8 +62,8 @@ def fingerprint(git: Git | None, top: Path, copies: RepositoryCopies | None = No
 
 
 def pristine(head: str) -> str:
-    """Return the fingerprint of a new worktree at a commit."""
-    return head
+    """Return the fingerprint of a new worktree at a commit; without one the repository has none yet."""
+    return head or "unborn"
 
 
 def is_pristine(state: str) -> bool:

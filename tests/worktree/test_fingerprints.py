@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.worktree.fingerprints import fingerprint
 from tests.git.repositories import git_in
+from tests.support.repo import make_repo
+from tests.support.sessions import run
 from tests.support.wait import CAP
 
 if TYPE_CHECKING:
@@ -38,3 +40,13 @@ def test_a_fifo_in_the_place_of_a_file_makes_nobody_wait(repo: Repo, monkeypatch
     os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))  # whoever waits goes on
     look.join()
     assert (stat.S_ISFIFO(path.stat().st_mode), is_waiting) == (True, False)
+
+
+def test_a_repository_without_a_commit_has_a_state(tmp_path: Path) -> None:
+    """Without one, each iteration would count as progress, and no number of stalls would end the loop."""
+    empty = make_repo(tmp_path / "empty", empty=True)
+    before = fingerprint(git_in(empty.path), empty.path)
+    assert before == fingerprint(git_in(empty.path), empty.path) != ""
+    empty.write("new", "x\n")
+    assert fingerprint(git_in(empty.path), empty.path) != before
+    assert run(empty.path, "-n", "9", "--max-stalls", "2", "--", "true").ending == ("max-stalls", 2, 0)
