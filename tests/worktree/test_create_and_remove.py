@@ -213,6 +213,25 @@ def test_a_failed_attempt_keeps_an_existing_branch(
     assert repo.branches() == ["main", f"ralph/{ID}"]
 
 
+def test_a_failure_of_unknown_cause_has_a_command_that_shows_it(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails as long as git does, and otherwise leaves nothing behind."""
+    before = repo.git("worktree", "list")
+    with monkeypatch.context() as broken:
+        broken.setenv("PATH", shim_git(tmp_path / "shim", '*" read-tree --reset "*) exit 1 ;;'))
+        with pytest.raises(IsolationError) as caught:
+            make_tree(repo)
+    hint = caught.value.hint.partition(": ")[2]
+    with monkeypatch.context() as broken:
+        broken.setenv("PATH", shim_git(tmp_path / "other", '*" worktree add "*) echo no-room >&2; exit 1 ;;'))
+        failed = subprocess.run(("sh", "-c", hint), check=False, capture_output=True)
+        assert (failed.returncode, failed.stderr) == (1, b"no-room\n")
+    subprocess.run(("sh", "-c", hint), check=True, capture_output=True)
+    assert repo.git("worktree", "list") == before
+    assert not repo.path.with_name(f"{repo.path.name}.probe").exists()
+
+
 def test_a_branch_that_is_checked_out_is_refused(repo: Repo) -> None:
     """Two worktrees on one branch would overwrite each other's commits."""
     repo.git("worktree", "add", "-q", "-b", f"ralph/{ID}", repo.path.parent / "other")
