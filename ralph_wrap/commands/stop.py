@@ -177,7 +177,7 @@ def _signal(session: FoundSession, mode: StopMode) -> bool:
     """Ask a session by a signal that no disk has to hold; return whether we could.
 
     Any pid may be in a record. So the process must bear the name of the session, and be the one that started
-    it, here or in a pid namespace below ours.
+    it, here or in a pid namespace below ours. LAST_ITERATION would kill a session without a handler for it.
     """
     owner = session.record.owner if session.record else None
     if owner is None or owner.boot_id != liveness.boot_id():
@@ -185,6 +185,8 @@ def _signal(session: FoundSession, mode: StopMode) -> bool:
     pids = [owner.pid] if liveness.is_running(owner) else liveness.nested_in(owner)
     found = [pid for pid in pids if liveness.bears_name(pid, session.id)]
     if len(found) != 1:
+        return False
+    if LAST_ITERATION in _SIGNALS[mode] and not process_table.catches(found[0], LAST_ITERATION):
         return False
     try:
         for number in _SIGNALS[mode]:

@@ -132,6 +132,16 @@ def is_stopped(pid: int) -> bool:
         return False
 
 
+def catches(pid: int, number: int) -> bool:
+    """Return whether a process has a handler for a signal (proc(5): SigCgt); no, if that is not known."""
+    try:
+        status = (PROC / str(pid) / "status").read_bytes()
+    except OSError:
+        return False
+    caught = status.partition(b"\nSigCgt:")[2].partition(b"\n")[0].strip() or b"0"
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
 def processor_ticks(pid: int) -> int:
     """Return the processor time of a process and of the children it waited for; 0 if it has ended."""
     try:

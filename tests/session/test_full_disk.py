@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 import pytest
 
 from ralph_wrap.state.report import SessionReport, read
+from ralph_wrap.system import process_table
 from tests.support.mounts import fill, mounted
 from tests.support.needs import needs_mounts, needs_pid_namespaces
 from tests.support.pid1 import NAMESPACE
@@ -114,6 +116,36 @@ def test_another_process_gets_no_signal(small: Repo) -> None:
         assert (stopped.status, bystander.poll()) == (125, None), stopped.stderr
         assert "make room, then type the command again: df -h " in stopped.stderr
         bystander.kill()
+        os.kill(fields["pid"], 15)
+        session.finish()
+
+
+BEARER = """
+import sys, time
+from ralph_wrap.system.liveness import bear_name
+bear_name(sys.argv[1])
+print(flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_session_without_a_handler_gets_no_signal(small: Repo) -> None:
+    """SIGUSR1 would kill a process that does not catch it; the stop says that it cannot ask."""
+    with _working(small, UNTIL_TERM) as session:
+        agent_id = session.directory.name[-4:]
+        record = small.path / ".ralph/run/agents" / f"{agent_id}.json"
+        with subprocess.Popen((sys.executable, "-c", BEARER, agent_id), stdout=subprocess.PIPE) as bearer:
+            assert bearer.stdout is not None
+            bearer.stdout.readline()
+            (small.path / "filler").unlink()
+            fields = json.loads(record.read_text())
+            owner = {"pid": bearer.pid, "start_time": process_table.start_time(bearer.pid)}
+            record.write_text(json.dumps(fields | owner))
+            fill(small.path / "filler")
+            stopped = command("stop", "--after-iteration", agent_id, cwd=small.path)
+            assert (stopped.status, bearer.poll()) == (125, None), stopped.stderr
+            assert f"cannot ask session {session.directory.name} to stop" in stopped.stderr
+            bearer.kill()
         os.kill(fields["pid"], 15)
         session.finish()
 
