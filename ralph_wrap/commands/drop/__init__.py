@@ -25,8 +25,8 @@ from ralph_wrap.commands.drop.refs import (
     restore,
 )
 from ralph_wrap.commands.drop.remote import RemoteCopies
-from ralph_wrap.commands.drop.safety import DropSafety, DropSelection
-from ralph_wrap.errors import RalphError, RefusedError, UsageError
+from ralph_wrap.commands.drop.safety import DropSafety, DropSelection, PreviewedTips
+from ralph_wrap.errors import ConflictError, RalphError, RefusedError, UsageError
 from ralph_wrap.git import list_refs
 from ralph_wrap.git.transaction import ref_origins
 from ralph_wrap.state.project import objects_of, repository_of
@@ -113,11 +113,20 @@ def drop(
 
 
 class DropPreview(NamedTuple):
-    """The branches that would go, those that stay because work would be lost, and those in use."""
+    """What would become of branches.
+
+    Attributes:
+        going: those that would go.
+        refused: those that stay because work would be lost.
+        in_use: those in use.
+        tips: the commits of those that would go, by name.
+
+    """
 
     going: list[DroppedBranch]
     refused: list[DroppedBranch]
     in_use: list[DroppedBranch]
+    tips: dict[str, PreviewedTips]
 
 
 def preview(project: Project, now: float, *, force: bool) -> DropPreview:
@@ -134,13 +143,25 @@ def preview(project: Project, now: float, *, force: bool) -> DropPreview:
     with objects_of(project) as objects:
         chosen = _chosen(project, DropSelection())
         safety = DropSafety(project, objects, chosen, now)
-        found = DropPreview([], [], [])
+        found = DropPreview([], [], [], {})
         for branch in chosen:
             lost = safety.lost(branch)
             in_use, refusal = safety.busy(branch), _refusal(branch, lost, force=force)
             rows = found.in_use if in_use else found.refused if refusal else found.going
             rows.append(_row(branch, lost, in_use or refusal))
+            if rows is found.going:
+                found.tips[branch.name] = PreviewedTips(branch.tip, branch.saved)
     return found
+
+
+def _moved(branch: Branch, wanted: DropSelection) -> ConflictError | None:
+    """Return the error for a branch that is not what the user has seen; ``None`` if it is."""
+    if wanted.previewed is None or wanted.previewed[branch.name] == (branch.tip, branch.saved):
+        return None
+    return ConflictError(
+        f"{branch.name} has moved since it was listed: the branch stays",
+        f"to see it: {command('ralph-wrap', 'diff', branch.label)}",
+    )
 
 
 def _refusal(branch: Branch, lost: tuple[str, ...], *, force: bool) -> RefusedError | None:
@@ -221,7 +242,7 @@ def _drop(
             continue  # the user named no ids, so branches in use are left out without an error
         lost = safety.lost(branch)
         if error is None:
-            error = _refusal(branch, lost, force=wanted.force)
+            error = _moved(branch, wanted) or _refusal(branch, lost, force=wanted.force)
         if error is None and copies is not None and branch.id is not None and branch.id in copies:
             error = copies.obstacle(branch.id, branch, objects, force=wanted.force)
         if error is None:
@@ -239,6 +260,8 @@ def _drop(
 def _chosen(project: Project, wanted: DropSelection) -> list[Branch]:
     """Return the named branches, or without a name all branches that sessions created."""
     all_branches = branches.read(project)
+    if wanted.previewed is not None:
+        return [branch for branch in all_branches if branch.name in wanted.previewed]
     if not wanted.names:
         stated = [branch for branch in all_branches if branch.creators and not branch.named_by_id]
         origins = ref_origins(project.git, [branch.ref for branch in stated])

@@ -29,7 +29,7 @@ from ralph_wrap.system.text import command, some
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from ralph_wrap.branches import MainBranch
@@ -64,6 +64,13 @@ class _CheckedOut(NamedTuple):
     to_leave: tuple[str, ...] = _TO_DETACH
 
 
+class PreviewedTips(NamedTuple):
+    """The commits of a branch and of its saved work, as a preview has shown them."""
+
+    tip: str
+    saved: str | None
+
+
 class DropSelection(NamedTuple):
     """The branches to drop.
 
@@ -73,6 +80,8 @@ class DropSelection(NamedTuple):
         empty: only branches without own commits and without saved work.
         older_than: only branches that have not changed for this number of seconds.
         force: also branches with work that would be lost.
+        previewed: of the names, the commits of branch and saved work that the user has seen. A branch that
+            has moved since then stays, and one that is gone is none.
 
     """
 
@@ -81,6 +90,7 @@ class DropSelection(NamedTuple):
     empty: bool = False
     older_than: float | None = None
     force: bool = False
+    previewed: Mapping[str, PreviewedTips] | None = None
 
 
 class DropSafety:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ralph_wrap.commands.drop import DroppedBranch, RestorableBranch
+    from ralph_wrap.commands.drop.safety import PreviewedTips
     from ralph_wrap.errors import RalphError
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
@@ -93,8 +94,8 @@ def drop(
         fetch_first(project, remote, log, again=wanted.names)
         refused: list[DroppedBranch] = []
         if every:
-            names, refused = _all(project, log, force=force, yes=yes)
-            wanted = wanted._replace(names=names)
+            tips, refused = _all(project, log, force=force, yes=yes)
+            wanted = wanted._replace(names=tuple(tips), previewed=tips)
         rows, failures = (
             use_case.drop(project, wanted, time.time(), remote) if wanted.names or not every else ([], [])
         )
@@ -107,7 +108,7 @@ def drop(
 
 def _all(
     project: Project, log: Log, *, force: bool, yes: bool
-) -> tuple[tuple[str, ...], list[DroppedBranch]]:
+) -> tuple[dict[str, PreviewedTips], list[DroppedBranch]]:
     """Return the branches that ``--all`` drops, after the user has said yes, and those with work to lose."""
     from ralph_wrap.commands import drop as use_case  # noqa: PLC0415 -- as above
     from ralph_wrap.interfaces.cli.consent import require_consent  # noqa: PLC0415
@@ -123,7 +124,7 @@ def _all(
             command("ralph-wrap", "drop", "--all", *["--force"] * force, "--yes"),
             yes=yes,
         )
-    return tuple(row.branch for row in found.going), found.refused
+    return found.tips, found.refused
 
 
 def _loss(row: DroppedBranch) -> str:

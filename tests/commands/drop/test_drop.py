@@ -114,6 +114,21 @@ def test_all_names_what_would_go_and_asks(repo: Repo, answer: str) -> None:
     assert (status, "ralph/2222" in repo.branches()) == (0 if dropped else 5, not dropped)
 
 
+def test_all_drops_only_what_was_shown(repo: Repo) -> None:
+    """A branch that moves while the question stands stays, and is named; one that is gone is left out."""
+    _three(repo)
+    repo.git("branch", "ralph/4444", "main")
+    with Terminal(PROGRAM, "drop", "--all", "--force", cwd=repo.path) as terminal:
+        terminal.wait_for("drop 3? [y/N]")
+        repo.git("update-ref", "refs/heads/ralph/1111", "ralph/2222")
+        repo.git("branch", "-D", "ralph/4444")
+        terminal.type(b"y\n")
+        status = terminal.finish()
+    assert status == 6
+    assert repo.branches() == ["main", "ralph/1111", "ralph/3333"]
+    assert "ralph/1111 has moved since it was listed" in terminal.words
+
+
 def test_all_asks_nothing_of_a_script(repo: Repo) -> None:
     """Without a terminal and without --yes it deletes nothing, and says which command does."""
     _three(repo)
