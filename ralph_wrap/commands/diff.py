@@ -15,16 +15,13 @@ from ralph_wrap.errors import NotFoundError, RalphError, UsageError
 from ralph_wrap.git import existing_commits, list_refs, patch, tree_of
 from ralph_wrap.git.compare import empty_tree, facts_of, landing_base
 from ralph_wrap.git.oid import is_oid
-from ralph_wrap.git.repository import file_system_config
 from ralph_wrap.git.safe.genuine import require_genuine
+from ralph_wrap.session.worktree_view import worktree_of
 from ralph_wrap.state import inventory
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.system import document, files
 from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
-from ralph_wrap.worktree.model import LinkedWorktree
-from ralph_wrap.worktree.ownership import SessionMark, read_mark
 from ralph_wrap.worktree.save.picture import pictured
 
 TYPE_CHECKING = False
@@ -36,6 +33,7 @@ if TYPE_CHECKING:
     from ralph_wrap.branches import Branch, MainBranch
     from ralph_wrap.git import Git
     from ralph_wrap.state.project import Project
+    from ralph_wrap.worktree.model import LinkedWorktree
     from ralph_wrap.worktree.save.picture import Picture
 
 SNAPSHOTS = "refs/ralph/snapshots/"
@@ -169,22 +167,7 @@ def _worktree(project: Project, branch: Branch) -> LinkedWorktree | None:
     """Return the worktree in which a live session works; ``None`` if it works in a clone, or elsewhere."""
     found = inventory.find(project, branch.sessions[0]) if branch.sessions else None
     record = found.record if found is not None and found.verdict is Verdict.LIVE else None
-    if record is None or record.branch is None:
-        return None
-    common_dir = repository_of(project).common_dir
-    path = project.root / WORKTREES / record.worktree_name
-    registration = common_dir / "worktrees" / path.name
-    if not path.is_dir() or read_mark(registration) != SessionMark(record.session, record.branch):
-        return None
-    return LinkedWorktree(
-        path=path,
-        registration=registration,
-        common_dir=common_dir,
-        branch=record.branch,
-        base=record.base or "",
-        branch_created=False,
-        config=file_system_config(file_mode=record.file_mode, symlinks=record.symlinks),
-    )
+    return None if record is None else worktree_of(project, record)
 
 
 def are_same(objects: Git, sides: DiffSides) -> bool:

@@ -7,11 +7,14 @@ from datetime import UTC, datetime
 
 from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.session.kept_worktree import remove_kept
+from ralph_wrap.session.worktree_view import worktree_of
 from ralph_wrap.state import inventory
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import SessionEntry, Verdict
 from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.named_tuple import NamedTuple
+from ralph_wrap.worktree.save.index import status_of
+from ralph_wrap.worktree.save.walk import walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ class RemovedSession(NamedTuple):
         session: session id.
         removed: its worktree was removed; false if it had none any more.
         saved: the branch that holds the uncommitted work.
+        ignored: number of ignored files that went with the worktree.
         title: what people call the session; empty if it has no name and no prompt.
 
     """
@@ -37,6 +41,7 @@ class RemovedSession(NamedTuple):
     session: str
     removed: bool
     saved: str | None
+    ignored: int = 0
     title: str = ""
 
 
@@ -63,6 +68,19 @@ def removable(project: Project) -> RemovableSessions:
                 goes = bool(found.record and found.record.background)
         (wanted if goes else others).append(entry)
     return RemovableSessions(wanted, others)
+
+
+def count_ignored(project: Project, entry: SessionEntry) -> int | None:
+    """Return the number of files that are not saved, because git ignores them; ``None`` if it is unknown."""
+    try:
+        record = inventory.find(project, entry.session or entry.id).record
+        tree = worktree_of(project, record) if record else None
+        if tree is None:
+            return None
+        ignored = status_of(tree.git(project.git)).ignored
+        return walk(tree.path, (), tree.registration / "index").count_below(ignored)
+    except (RalphError, OSError):
+        return None
 
 
 def remove_all(
@@ -137,4 +155,7 @@ def remove(project: Project, name: str, log: Log) -> RemovedSession:
     if outcome is None:
         return RemovedSession(record.id, record.session, removed=False, saved=None, title=record.title)
     saved = outcome.saved.branch if outcome.saved else None
-    return RemovedSession(record.id, record.session, removed=True, saved=saved, title=record.title)
+    ignored = outcome.saved.ignored_files if outcome.saved else 0
+    return RemovedSession(
+        record.id, record.session, removed=True, saved=saved, ignored=ignored, title=record.title
+    )

@@ -57,7 +57,12 @@ def rm(
                 typer.echo(
                     "  ".join(
                         word
-                        for word in (session.session, "removed" if session.removed else "gone", session.saved)
+                        for word in (
+                            session.session,
+                            "removed" if session.removed else "gone",
+                            session.saved,
+                            _ignored(session.ignored, " went with it"),
+                        )
                         if word
                     )
                 )
@@ -79,16 +84,23 @@ def _all(project: Project, log: Log, *, yes: bool) -> list[str]:
         remark("no session has a worktree to remove")
         return []
     require_consent(
-        "the worktrees of these sessions go. What is not committed is saved first, and the branches stay:",
-        [
-            "  ".join(filter(None, (entry.id, _state(entry), near(entry.workspace or ""), entry.title)))
-            for entry in found.wanted
-        ],
+        "the worktrees of these sessions go. What is not committed is saved first, and the branches stay;"
+        " ignored files are deleted:",
+        [] if yes else [_row(entry, use_case.count_ignored(project, entry)) for entry in found.wanted],
         f"remove {len(found.wanted)}?",
         "ralph-wrap rm --all --yes",
         yes=yes,
     )
     return [entry.session or entry.id for entry in found.wanted]
+
+
+def _row(entry: SessionEntry, ignored: int | None) -> str:
+    words = (entry.id, _state(entry), near(entry.workspace or ""), entry.title, _ignored(ignored))
+    return "  ".join(filter(None, words))
+
+
+def _ignored(number: int | None, then: str = "") -> str:
+    return f"{number} ignored file{'' if number == 1 else 's'}{then}" if number else ""
 
 
 def _state(entry: SessionEntry) -> str:

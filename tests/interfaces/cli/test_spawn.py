@@ -168,6 +168,31 @@ def test_rm_all_names_what_goes_and_asks(repo: Repo, script: Callable[[str], str
     assert repo.show(f"ralph/{agent_id}-wip:new") == b"x\n"
 
 
+def test_rm_counts_the_ignored_files_that_go(repo: Repo, script: Callable[[str], str]) -> None:
+    """They are not saved, so the question and the answer say how many there are."""
+    repo.write(".gitignore", ".env\nbuild/\n.ralph/\n")
+    repo.commit("ignore")
+    agent_id = _spawn(
+        repo, "-n", "1", "--", script("echo x > .env; mkdir build; touch build/a build/b; echo x > new")
+    )
+    _report(repo, agent_id)
+    asked = _rm(repo, "--all")
+    assert "ignored files are deleted" in asked.stderr
+    [row] = [line for line in asked.stderr.splitlines() if f"{agent_id}  limit reached" in line]
+    assert row.endswith("  3 ignored files")
+    removed = command("rm", agent_id, "--json", cwd=repo.path)
+    assert [session["ignored"] for session in json.loads(removed.stdout)["data"]] == [3]
+
+
+def test_rm_says_how_many_ignored_files_went(repo: Repo, script: Callable[[str], str]) -> None:
+    """Beside the branch with what was saved."""
+    repo.write(".gitignore", ".env\n.ralph/\n")
+    repo.commit("ignore")
+    agent_id = _spawn(repo, "-n", "1", "--", script("echo x > .env"))
+    _report(repo, agent_id)
+    assert _rm(repo, agent_id).stdout.decode().endswith("  removed  1 ignored file went with it\n")
+
+
 def test_rm_all_ends_what_runs_in_the_background(repo: Repo, script: Callable[[str], str]) -> None:
     """Its work is saved; a session that runs in a terminal stays, and the message names it."""
     ended = _spawn(repo, "-n", "1", "--", script("echo x > new"))
