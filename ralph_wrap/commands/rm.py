@@ -103,6 +103,8 @@ def remove_all(
             removed.append(remove(project, name, log))
         except RalphError as error:
             failures.append(error)
+        except Exception as error:  # noqa: BLE001 -- one session must not block the others
+            failures.append(RalphError(f"rm of session {name} failed: {error}"))
     if not failures:
         return removed, None
     return removed, type(failures[0])("; ".join(error.message for error in failures), failures[0].hint)

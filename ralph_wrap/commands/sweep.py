@@ -195,7 +195,7 @@ def _save_unsaved(
     """Save and remove the worktree of such a session, as ``ralph-wrap rm`` does."""
     try:
         outcome = remove_kept(project, home, record, log)
-    except (OSError, RalphError) as error:
+    except Exception as error:  # noqa: BLE001 -- as in _finish
         hint = error.hint if isinstance(error, RalphError) else None
         action = "kept" if isinstance(error, RefusedError) else "failed"
         return entry._replace(action=action, note=str(error), hint=hint)

@@ -35,6 +35,7 @@ _KIND = "end"  # of what is signed here
 _FORMAT = DocumentFormat(version=1, largest=8 << 20, indent=1)  # every list in it is cut
 _TITLE = 60  # columns: the line fits into a terminal of 80
 _AGENT = 66  # columns: as above
+_OLDER = "taken_up.older"  # the one list in a field of a field that can be long
 _NAMED = 10  # maximum number of changes outside the worktree to name; the others are counted
 
 
@@ -232,6 +233,8 @@ class SessionReport(NamedTuple):
 
         """
         for name, values in self._shortened()[1].items():
+            if name not in {*self._fields, _OLDER}:  # an agent may have chosen it
+                continue
             with suppress(OSError):
                 lines = b"".join(json.dumps(value).encode() + b"\n" for value in values)
                 files.replace(path.with_name(f"{name}.jsonl"), lines)

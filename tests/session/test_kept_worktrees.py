@@ -115,6 +115,19 @@ def test_what_git_leaves_of_a_worktree_can_be_moved_aside(repo: Repo) -> None:
     assert path.with_name(f"{path.name}.moved").exists()
 
 
+def test_a_session_that_cannot_be_removed_stops_no_other(repo: Repo) -> None:
+    """The error names it, and the worktrees of all others go."""
+    agent = ("-n", "1", "--keep-worktree", "--", "sh", "-c", "echo 1 > ok.txt")
+    ended = [run(repo.path, *agent) for _ in range(2)]
+    stuck = min(ended, key=lambda result: result.report["session"])
+    assert stuck.directory is not None
+    (stuck.directory / f".report.json.{'a' * 16}").mkdir()  # in the place of a temporary file of ours
+    removed = command("rm", "--all", "--yes", cwd=repo.path)
+    assert removed.status == 125
+    assert f"rm of session {stuck.directory.name} failed: " in removed.stderr
+    assert not any(Path(result.report["workspace"]).exists() for result in ended if result is not stuck)
+
+
 @needs(MOUNTS)
 def test_a_mount_is_named_with_the_command_that_takes_it_away(repo: Repo) -> None:
     """The worktree stays while something is mounted in it."""

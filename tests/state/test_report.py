@@ -159,6 +159,15 @@ def test_a_report_with_many_paths_is_short_and_has_all(tmp_path: Path) -> None:
     assert "  saved      ralph/a3f2-wip, 9000 paths not committed" in summary(found, Path("/log"))
 
 
+def test_a_report_names_no_file_after_a_field_that_it_does_not_have(tmp_path: Path) -> None:
+    """An agent can write the report, which a sweep completes; the list that a report does have is kept."""
+    path = tmp_path / "report.json"
+    many = [*map(str, range(1500))]
+    _report(taken_up={"a/b": many, "../c": many, "d": many, "older": many}).write(path)
+    assert isinstance(read(path), SessionReport)
+    assert [found.name for found in tmp_path.rglob("*.jsonl")] == ["taken_up.older.jsonl"]
+
+
 def test_a_report_is_written_although_no_list_can_be(tmp_path: Path) -> None:
     """How the session ended is worth more than the names of all paths."""
     (tmp_path / "leaks.jsonl").mkdir()

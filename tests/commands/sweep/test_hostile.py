@@ -396,3 +396,15 @@ def test_locks_that_are_not_ours_are_left_alone(repo: Repo) -> None:
     assert sweep(repo).status == 0
     assert {*names} <= {path.name for path in agents.iterdir()}
     assert empty.is_dir()
+
+
+def test_a_forged_report_does_not_stop_a_sweep(repo: Repo) -> None:
+    """Its keys name no files, and the session is finished once and for all."""
+    left = orphan(repo)
+    told: dict[str, object] = {"version": 1, "id": left.id, "session": left.session, "agent": "sh"}
+    told |= {"started": "", "ended": "", "ended_by": "promise", "exit_status": 0, "iterations": 1}
+    report = left.directory / "report.json"
+    report.write_text(json.dumps(told | {"taken_up": {"a/b": ["x"] * 1500}}))
+    swept = sweep(repo)
+    assert (swept.status, left.is_there()) == (0, False), swept.stderr
+    assert repo.show(f"{left.wip}:new")
