@@ -53,7 +53,7 @@ class _CheckedOut(NamedTuple):
     """Where a branch is checked out.
 
     Attributes:
-        path: the top of the checkout.
+        path: the top of the checkout; the registration, if that does not name one.
         occasion: what git does there with the branch, as the end of a sentence; usually nothing.
         to_leave: arguments of git there after which the branch is free, or which end the occasion.
 
@@ -151,15 +151,21 @@ class DropSafety:
             if found := self._checked_out.get(name or ""):
                 return ConflictError(
                     f"{name} is checked out in {found.path}{found.occasion}: the branch stays",
-                    command("ralph-wrap", "rm", branch.id)
-                    if branch.id and branch.record and found.path.parent == self._worktrees
-                    else f"to free the branch: {command('git', '-C', found.path, *found.to_leave)}",
+                    self._way_to_free(branch, found),
                 )
         if self._main is not None and branch.ref == self._main.ref:
             return ConflictError(
                 f"{branch.name} is the main branch", 'to change it: main = "NAME" in .ralph/config.toml'
             )
         return None
+
+    def _way_to_free(self, branch: Branch, found: _CheckedOut) -> str:
+        """Return the hint for a branch that is checked out."""
+        if branch.id and branch.record and found.path.parent == self._worktrees:
+            return command("ralph-wrap", "rm", branch.id)
+        if found.path.parent == self._common_dir / "worktrees":  # a registration without a path
+            return "git has lost the path of this worktree; to give it back: git worktree repair PATH"
+        return f"to free the branch: {command('git', '-C', found.path, *found.to_leave)}"
 
     def lost(self, branch: Branch) -> tuple[str, ...]:
         """Return the work that would be lost, one line each."""
@@ -222,8 +228,10 @@ def _checked_out(git: Git, common_dir: Path) -> dict[str, _CheckedOut]:
     found = {info.branch: _CheckedOut(info.path) for info in worktrees if info.branch}
     tops = {common_dir: worktrees[0].path if worktrees else common_dir.parent}
     for registration in common_dir.glob("worktrees/*"):
-        with contextlib.suppress(OSError):
+        try:
             tops[registration] = checkout_of(registration)
+        except OSError:  # its rebase or bisection has begun all the same
+            tops[registration] = registration
     for directory in sorted(tops):
         for name, occasion, to_leave in _BEGUN_ON:
             with contextlib.suppress(OSError):

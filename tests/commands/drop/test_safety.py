@@ -220,6 +220,22 @@ def test_a_branch_that_is_being_rebased_stays(repo: Repo) -> None:
     assert drop_some(repo, "a3f2", force=True) is None
 
 
+def test_a_rebase_counts_without_the_path_of_its_worktree(repo: Repo) -> None:
+    """The file ``gitdir`` of the registration is gone; the hint gives it back."""
+    base = grow(repo, "main", "main", {"file.txt": "2\n"})
+    grow(repo, "ralph/a3f2", base, {"file.txt": "3\n"})
+    grow(repo, "main", "main", {"file.txt": "4\n"})
+    repo.git("worktree", "add", "--quiet", "../elsewhere", "ralph/a3f2")
+    elsewhere = repo.path.parent / "elsewhere"
+    repo.git("rebase", "main", cwd=elsewhere, check=False)
+    (repo.path / ".git/worktrees/elsewhere/gitdir").unlink()
+    error = drop_some(repo, "a3f2", force=True)
+    assert isinstance(error, ConflictError)
+    assert str(error.hint).endswith(": git worktree repair PATH")
+    repo.git("worktree", "repair", elsewhere)
+    assert repo.worktrees() == [str(elsewhere)]
+
+
 def test_the_branch_of_a_live_session_stays(repo: Repo) -> None:
     """Whatever its worktree looks like at this moment."""
     home = Registry(repo.path / ".ralph" / "run")
