@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from ralph_wrap.agents import of_command
+from ralph_wrap.agents import NAMES, of_command
 from ralph_wrap.errors import ProblemsError, RalphError, RefusedError, UntrustedError, UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_project
@@ -269,10 +269,13 @@ def _require_readable(session: ResumableSession) -> None:
     from ralph_wrap.state.session_start import START  # noqa: PLC0415 -- not for --help
 
     if os.path.lexists(path := session.directory / START):
-        words = ("ralph-wrap", "resume", session.record.id, "--agent", session.record.agent or "NAME")
+        agent = session.record.agent if session.record.agent in NAMES else None  # else it may be a command
+        words = ("ralph-wrap", "resume", session.record.id, "--agent", agent or "NAME")
         raise RefusedError(
             f"how session {session.record.session} was started cannot be read: {path} is damaged",
-            f"to name its agent, and each option that it had: {command_line(*words)}",
+            "to name its agent, and each option that it had: " + command_line(*words)
+            if agent
+            else f"to go on with an agent that --agent names, and with each option: {command_line(*words)}",
         )
 
 

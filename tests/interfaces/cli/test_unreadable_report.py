@@ -116,3 +116,15 @@ def test_resume_names_a_start_that_cannot_be_read(project: Repo) -> None:
     assert resumed.status == 5
     assert f"{damaged.directory / 'start.json'} is damaged" in resumed.stderr
     assert newest(project, id_of(damaged)) == damaged.report
+
+
+@pytest.mark.parametrize(("agent", "named"), [("codex", "codex"), ("sh -c /bin/claude", "NAME")])
+def test_the_hint_of_such_a_start_names_only_an_agent(project: Repo, agent: str, named: str) -> None:
+    """A session that was begun with a command of the user has none that ``--agent`` knows."""
+    damaged = first(project)
+    assert damaged.directory is not None
+    (damaged.directory / "start.json").write_text("{")
+    record = damaged.directory / "record.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"agent": agent}))
+    error = resume(project, id_of(damaged)).warnings[-1]
+    assert error["hint"].endswith(f": ralph-wrap resume {id_of(damaged)} --agent {named}")
