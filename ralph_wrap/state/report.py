@@ -85,7 +85,8 @@ class SessionReport(NamedTuple):
         way_out: the command after which the worktree can go, if ``ralph-wrap rm`` would refuse.
         lost: what is lost, because somebody else had deleted the worktree; ``None`` if nothing is.
         ignored_removed: ignored files removed with the worktree: their number, and the first few names.
-        leaks: changes outside the worktree, with their times; ``None`` without a worktree.
+        leaks: changes outside the worktree, with their times; *not known* and the reason if a look failed;
+            ``None`` without a worktree.
         fallback: reason why there was no worktree.
         title: what people call the session; empty if it has no name and no prompt.
         resumes: id of the session that this one went on from; ``None`` if it began anew.

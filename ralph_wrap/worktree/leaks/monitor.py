@@ -75,14 +75,20 @@ class LeakMonitor:
         self._seen: Observation | None = None
         self._landings: tuple[Collection[Landing], bool] | None = None
         self._trouble = ""
+        self._unknown = ""  # why changes may be missing
+        self._began_blind = False  # nothing shows what changed before the first observation
         self._lines: list[str] = []
         self._left_out = 0
         self._has_changed_git = False
 
     @property
     def found(self) -> tuple[str, ...]:
-        """The changes so far, one line each, with the event after which they were seen."""
-        return (*self._lines, *and_more(self._left_out, 0, ": see events.jsonl"))
+        """The changes so far, one line each, with the event after which they were seen.
+
+        If an observation failed, and no later one covers its time, the last line says so.
+        """
+        unknown = [f"not known: {self._unknown}"] if self._unknown else []
+        return (*self._lines, *and_more(self._left_out, 0, ": see events.jsonl"), *unknown)
 
     def __enter__(self) -> Self:
         return self
@@ -135,6 +141,8 @@ class LeakMonitor:
         before, self._seen = self._seen, after or self._seen
         if after is None or before is None:
             return False
+        if not self._began_blind:
+            self._unknown = ""  # this observation shows what the failed ones did not
         changes = compare.compare(
             before,
             after,
@@ -175,6 +183,8 @@ class LeakMonitor:
 
     def _give_up(self, reason: str) -> None:
         """Log a warning, once for each reason, that an observation failed."""
+        self._unknown = reason
+        self._began_blind = self._began_blind or self._seen is None
         if reason != self._trouble:
             self._trouble = reason
             self._log.warning(

@@ -283,6 +283,7 @@ def test_a_git_that_hangs_for_good_is_given_up(
     with room.narrated.open("wb") as narrated, leak_monitor(room, narrated.fileno()) as looking:
         looking.begin()
     assert b"cannot look for changes outside the worktree: git takes too long" in room.narrated.read_bytes()
+    assert looking.found == ("not known: git takes too long",)
 
 
 def test_the_first_observation_is_taken_as_soon_as_git_is_done(room: Room) -> None:
