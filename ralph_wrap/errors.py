@@ -35,8 +35,8 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import ClassVar

@@ -6,6 +6,7 @@ import os
 import shlex
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.agents.definition import Agent, AgentHome
 from ralph_wrap.config.settings import AgentInvocation, AgentTable
@@ -13,7 +14,6 @@ from ralph_wrap.errors import AgentError, AgentNotFoundError, UsageError
 from ralph_wrap.system import deferred
 from ralph_wrap.system.log import Commands
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import TypeVar

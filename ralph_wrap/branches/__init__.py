@@ -6,6 +6,8 @@ which branches exist. A record adds data, and it may name a branch. A name that 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap import config
 from ralph_wrap.branches.sessions import known, recorded
 from ralph_wrap.errors import NotFoundError, RalphError
@@ -15,10 +17,8 @@ from ralph_wrap.state.ids import agent_id_of, is_agent_id
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.selector import Candidate, select
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any

@@ -6,11 +6,11 @@ No save makes such a ref. An older version of ralph-wrap, a disk or another prog
 from __future__ import annotations
 
 import shlex
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git import list_refs
 from ralph_wrap.git.object_reader import read_objects
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

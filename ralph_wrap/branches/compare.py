@@ -18,6 +18,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.branches.conflict_paths import conflict_paths
 from ralph_wrap.branches.damage import damaged, require_contents, require_history
@@ -29,11 +30,9 @@ from ralph_wrap.errors import BlockingFileError, GitError, TamperedError
 from ralph_wrap.git.compare import MERGES, DiffStat, MergeResult, changes, entries, facts_of, merges
 from ralph_wrap.git.safe.genuine import require_objects
 from ralph_wrap.git.scratch import scratch_directory, size_of
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.temporary import temporary_directory
 from ralph_wrap.system.text import some
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ralph_wrap.system.named_tuple import NamedTuple
-
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 

@@ -7,6 +7,8 @@ those with wrong objects stay without facts.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.branches.ancestry import ancestry, numbered
 from ralph_wrap.branches.positions import positions
 from ralph_wrap.errors import BlockingFileError, GitError
@@ -15,7 +17,6 @@ from ralph_wrap.git.index import GITLINK
 from ralph_wrap.git.safe.batch import read_all
 from ralph_wrap.git.safe.genuine import checked, require_objects, root_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.git import object_kinds, run_git
 from ralph_wrap.git.config_file import parse
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

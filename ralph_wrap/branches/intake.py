@@ -20,6 +20,7 @@ import contextlib
 import re
 import shlex
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import ConflictError, GitError, RalphError, RefusedError, explained
 from ralph_wrap.git import create_refs, existing_commits, list_refs, worktree_holding
@@ -35,10 +36,8 @@ from ralph_wrap.state.project import RUN, registries, repository_of
 from ralph_wrap.state.record import SessionRecord, read_record
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

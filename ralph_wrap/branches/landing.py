@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.branches import HEADS, ORIGIN, ORIGIN_HEAD, SET_HEAD
 from ralph_wrap.git import list_refs, symbolic_ref_target
 from ralph_wrap.system.text import command
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.branches import MainBranch
     from ralph_wrap.state.project import Project

@@ -9,13 +9,13 @@ one without a change, has no equal. A branch with such a commit can land only as
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.branches.ancestry import members
 from ralph_wrap.branches.conflict_paths import NumbersByPath, conflict_paths, meeting
 from ralph_wrap.branches.damage import require_contents
 from ralph_wrap.git.compare import digests, entries
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 

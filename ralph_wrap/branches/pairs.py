@@ -7,10 +7,10 @@ Each path has a list of the branches that change it. Memory grows with the chang
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import TYPE_CHECKING
 
 from ralph_wrap.branches.conflict_paths import NumbersByPath, meeting
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 

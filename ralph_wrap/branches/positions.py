@@ -8,11 +8,11 @@ common ancestors, and the second walk goes back to these.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.branches.ancestry import ancestry, members, numbered
 from ralph_wrap.git.compare import CommitGraph, common_ancestors, history
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.state import inventory, report
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import registries
 from ralph_wrap.state.registry import SessionRecord
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from typing import Any

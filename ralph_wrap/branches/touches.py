@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import posixpath
 import re
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.branches.gitlinks import unnamed
 from ralph_wrap.git.index import GITLINK
 from ralph_wrap.git.objects import small_contents
 from ralph_wrap.git.safe.genuine import require_objects
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import (
     ConflictError,
@@ -37,7 +38,6 @@ from ralph_wrap.state.project import RUN, prepare_root, registries, repository_o
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.own_rule import IGNORE, without_rule
@@ -50,7 +50,6 @@ from ralph_wrap.worktree.user_checkout import (
     restore_files,
 )
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import NotARepositoryError, RalphError, RefusedError
 from ralph_wrap.git import git_environment, pointer, run_git
@@ -19,10 +20,8 @@ from ralph_wrap.state.audit.finding import EFFECTS, KEYS, REMOVABLE, Finding, Fi
 from ralph_wrap.state.audit.look import Audit, audit
 from ralph_wrap.state.project import find_project_without_git
 from ralph_wrap.system import deferred, files
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.temporary import temporary_directory
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap import config
 from ralph_wrap.config import file, trust
 from ralph_wrap.config.options import Settings
@@ -9,9 +11,7 @@ from ralph_wrap.config.parsers import AGENTS
 from ralph_wrap.config.schema import as_json
 from ralph_wrap.config.table import ENVIRONMENT, KEY, Option
 from ralph_wrap.errors import RalphError
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path

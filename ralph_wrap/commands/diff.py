@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import branches, config
 from ralph_wrap.branches.touches import ChangedFile, touches_of
@@ -20,11 +21,9 @@ from ralph_wrap.session.worktree_view import worktree_of
 from ralph_wrap.state import inventory
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import document, files
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.save.picture import pictured
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import TYPE_CHECKING
 
 from ralph_wrap.agents.output import FORMATS, OutputReader
 from ralph_wrap.agents.output.colours import ColoursOnly
@@ -21,7 +22,6 @@ from ralph_wrap.system.files import write_all
 from ralph_wrap.system.inotify import CAME, MODIFIED, DirectoryWatch, GrowingFile
 from ralph_wrap.system.liveness import is_running, pid_namespace
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

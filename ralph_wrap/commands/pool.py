@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import (
     GitError,
@@ -26,14 +27,12 @@ from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.state.project import POOL, RUN, prepare_root
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.pool import maintenance
 from ralph_wrap.worktree.trash import new_name
 from ralph_wrap.worktree.warm import has_unchanged_files, in_pool
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS, WIP
@@ -19,11 +20,9 @@ from ralph_wrap.state.record import FETCHED_FROM, FETCHED_REPORT, SessionRecord,
 from ralph_wrap.state.wording import ELSEWHERE
 from ralph_wrap.system import deferred, liveness, process_table
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.save.trees import INDEX_TITLE
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import branches, config
 from ralph_wrap.branches import gitlinks, landing
@@ -15,11 +16,9 @@ from ralph_wrap.git.compare import facts_of
 from ralph_wrap.state import check_results
 from ralph_wrap.state.project import objects_of, repository_of
 from ralph_wrap.system.log import lines_of
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import some
 from ralph_wrap.worktree.save.detached import detached_commits
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.session.kept_worktree import remove_kept
@@ -12,11 +13,9 @@ from ralph_wrap.state import inventory
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import SessionEntry, Verdict
 from ralph_wrap.system.log import Commands, lines_of
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.index import status_of
 from ralph_wrap.worktree.save.walk import walk
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

@@ -12,6 +12,7 @@ import math
 import os
 import signal
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.state import inventory, stop_request
@@ -21,11 +22,9 @@ from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.disk import NO_ROOM
 from ralph_wrap.system.inotify import LEFT, DirectoryWatch
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.signals import LAST_ITERATION
 from ralph_wrap.system.text import command
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

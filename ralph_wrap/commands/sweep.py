@@ -20,6 +20,7 @@ import contextlib
 import os
 import shlex
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.branches.broken import broken_refs, is_in_use, removal_of
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
@@ -40,12 +41,10 @@ from ralph_wrap.system import deferred, files, liveness, process_table, process_
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.liveness import SessionNames
 from ralph_wrap.system.log import Commands, lines_of, one_line
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import tidy
 from ralph_wrap.worktree.stale_locks import remove_stale_maintenance_lock
 from ralph_wrap.worktree.trash import empty_trash
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path

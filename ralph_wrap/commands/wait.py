@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state import inventory
 from ralph_wrap.state.how_ended import how_ended
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system.inotify import LEFT, DirectoryWatch
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 

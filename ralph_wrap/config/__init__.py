@@ -7,6 +7,7 @@ default.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config import authority, file, prompt_file
 from ralph_wrap.config.agent_options import AgentSettings
@@ -37,7 +38,6 @@ from ralph_wrap.config.table import ENVIRONMENT, KEY, PREFIX, TYPED, Option
 from ralph_wrap.errors import UsageError
 from ralph_wrap.system import deferred
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config.parsers import did_you_mean
 from ralph_wrap.config.settings import AgentTable
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

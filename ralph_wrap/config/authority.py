@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config.options import ROWS, Settings
 from ralph_wrap.config.parsers import COUNT, DOLLARS, DURATIONS, written
@@ -19,7 +20,6 @@ from ralph_wrap.config.settings import Isolation
 from ralph_wrap.config.table import KEY
 from ralph_wrap.system import privileges
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any

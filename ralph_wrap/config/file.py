@@ -6,6 +6,7 @@ import errno
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config.options import RENAMED, ROWS
 from ralph_wrap.config.parsers import AGENTS, COMMAND, did_you_mean
@@ -13,7 +14,6 @@ from ralph_wrap.config.table import KEY, TYPED, Option
 from ralph_wrap.errors import UsageError
 from ralph_wrap.system import deferred, files
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

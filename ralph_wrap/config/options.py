@@ -7,6 +7,7 @@ schema, the completion in a shell and the output of ``config show`` come from it
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config.agent_options import AgentSettings
 from ralph_wrap.config.file_options import CheckpointSettings, LandingSettings, PoolSettings, SetupSettings
@@ -32,7 +33,6 @@ from ralph_wrap.config.settings import (
 )
 from ralph_wrap.config.table import ENVIRONMENT, KEY, TYPED, Option, Table, option
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

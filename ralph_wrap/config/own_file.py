@@ -15,12 +15,12 @@ import contextlib
 import os
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.system import files, privileges
 from ralph_wrap.system.files import digest
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.errors import UntrustedError
 from ralph_wrap.git import decode
 from ralph_wrap.git.safe.common_dir import SafeCommonDirs, configuration, harmless
@@ -9,7 +11,6 @@ from ralph_wrap.git.safe.config_keys import pattern_of
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.log import one_line
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config import agent_tables
 from ralph_wrap.config.options import Settings
 from ralph_wrap.config.parsers import DURATIONS, FLAG_WORDS, HOST, SLOWEST_BEAT, ValueKind, written
 from ralph_wrap.config.table import KEY, Option
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

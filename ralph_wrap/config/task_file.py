@@ -17,14 +17,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config import prompt_file
 from ralph_wrap.errors import NotFoundError, UsageError
 from ralph_wrap.system import deferred
 from ralph_wrap.system.document import from_json
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path

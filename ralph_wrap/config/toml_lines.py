@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-
-from ralph_wrap.system.named_tuple import NamedTuple
+from typing import NamedTuple
 
 _TOKENS = re.compile(
     r"""

@@ -18,6 +18,7 @@ import json
 import os
 import shlex
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config import own_file
 from ralph_wrap.config.authority import APPROVALS, IMPLIES, OWNER, PROMPT, any_approved
@@ -25,7 +26,6 @@ from ralph_wrap.errors import RalphError, UntrustedError
 from ralph_wrap.system import container, files
 from ralph_wrap.system.document import DocumentFormat
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path

@@ -12,6 +12,7 @@ import errno
 import os
 import shutil
 import stat
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, decode, decode_lines, run_git
@@ -20,9 +21,7 @@ from ralph_wrap.git.objects import write_pack
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.git.read_back import require_whole
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path

@@ -11,13 +11,12 @@ import re
 import time
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import BlockingFileError, GitError
 from ralph_wrap.git.safe import blocking_files
 from ralph_wrap.system import deferred, process, process_table
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any

@@ -6,15 +6,14 @@ import io
 import os
 import re
 import signal
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, decode, decode_lines, finish_git, run_git, start_git
 from ralph_wrap.git.objects import count_commits
 from ralph_wrap.git.oid import OID
 from ralph_wrap.system import deferred
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path

@@ -14,13 +14,13 @@ import contextlib
 import os
 import shlex
 from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import ConflictError, NoCheckoutError, RalphError
 from ralph_wrap.git import pointer
 from ralph_wrap.git.safe.common_dir import EXTENSION, OWN_CONFIG, configuration
 from ralph_wrap.git.safe.entries import read_config
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 
 _SUFFIX = ".ralph"
 _TRUE = {"true", "yes", "on", "1"}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git.command import DURABLE, decode, decode_lines, finish_git, run_git, start_git
 from ralph_wrap.system import deferred, files
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import DURABLE, Git, decode, decode_lines, run_git
 from ralph_wrap.git.index import encode_paths
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path

@@ -13,14 +13,13 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, await_answer, decode, run_git, start_dialogue
 from ralph_wrap.git.scratch import private_directory
 from ralph_wrap.system import deferred
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Self

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.errors import UsageError
 from ralph_wrap.git.command import (
     DURABLE,
@@ -11,9 +13,7 @@ from ralph_wrap.git.command import (
     run_git,
 )
 from ralph_wrap.system import deferred
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git.command import Git, decode, decode_lines, run_git
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 

@@ -32,12 +32,12 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git.command import DURABLE, Git, decode_lines, run_git
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import deferred, files
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path

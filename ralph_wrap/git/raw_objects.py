@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import deferred
-from ralph_wrap.system.named_tuple import NamedTuple
 
 _KIND_OF_MODE, _DIRECTORY, _GITLINK = 0o170000, 0o040000, 0o160000
 _COMMITTED = deferred.pattern(rb"^committer .*> (\d+)", re.MULTILINE)

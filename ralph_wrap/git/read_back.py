@@ -17,6 +17,7 @@ If something on the side of the present commits cannot be read, it makes nothing
 from __future__ import annotations
 
 import heapq
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import DamageError
 from ralph_wrap.git.command import Git, decode
@@ -26,9 +27,7 @@ from ralph_wrap.git.oid import is_oid
 from ralph_wrap.git.promised import Promises
 from ralph_wrap.git.raw_objects import TreeEntry, parse_commit, parse_tag, tree_entries
 from ralph_wrap.system import files, text
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path

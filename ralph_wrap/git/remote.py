@@ -6,15 +6,14 @@ import contextlib
 import os
 import re
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, decode, decode_lines, run_git, start_git
 from ralph_wrap.git.objects import VOLATILE, list_refs, set_refs
 from ralph_wrap.system import deferred
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process_table import bytes_read
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import (
     TO_SEE_DAMAGE,
@@ -21,10 +22,8 @@ from ralph_wrap.git import pointer
 from ralph_wrap.git.command import Git, decode, decode_lines, finish_git, run_git, start_git
 from ralph_wrap.git.worktrees import list_worktrees
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

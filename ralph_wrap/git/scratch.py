@@ -7,10 +7,10 @@ import errno
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system import deferred, files, privileges, temporary
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 

@@ -29,6 +29,7 @@ What looks at branches asks the repository itself only this::
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git.safe.attributes import counting_attributes
 from ralph_wrap.git.safe.entries import format_config
@@ -36,7 +37,6 @@ from ralph_wrap.git.safe.user_config import NO_USER_CONFIG, user_entries
 from ralph_wrap.git.scratch import private_directory
 from ralph_wrap.system import files
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import DURABLE, Git, decode, run_git, start_git
 from ralph_wrap.git.index import encode_paths, submodules_in
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ralph_wrap.git.command import DURABLE, Git, decode_lines, run_git
-from ralph_wrap.system.named_tuple import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-TYPE_CHECKING = False
+from ralph_wrap.git.command import DURABLE, Git, decode_lines, run_git
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import BlockingFileError, GitError
 from ralph_wrap.git.command import STUCK, Git, decode, run_git, run_git_again, start_git
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.system.process import RunningCommand
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.agents.output import UsageLimitReached
 from ralph_wrap.agents.output.transcript import shortened
@@ -11,7 +12,6 @@ from ralph_wrap.loop import budget
 from ralph_wrap.loop.policy import CUT_SHORT, CutReason, Iteration, UsageLimitRefusal
 from ralph_wrap.loop.supervise import ASKED
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.agents.output import AgentFailure, Usage
     from ralph_wrap.config import LoopLimits

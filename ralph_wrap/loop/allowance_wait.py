@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.loop.policy import CUT_SHORT, CutReason, LoopResult
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

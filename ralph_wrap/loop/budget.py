@@ -6,10 +6,10 @@ tokens count at the price of the iterations before.
 
 from __future__ import annotations
 
-from ralph_wrap.loop.policy import CutReason
-from ralph_wrap.system.named_tuple import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-TYPE_CHECKING = False
+from ralph_wrap.loop.policy import CutReason
+
 if TYPE_CHECKING:
     from ralph_wrap.agents.output import Usage
     from ralph_wrap.config import LoopLimits

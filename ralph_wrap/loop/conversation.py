@@ -8,11 +8,11 @@ deleted or too long, and every further iteration would fail.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from ralph_wrap.agents.output import AgentSessionId, OutputReader
 from ralph_wrap.system import deferred
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

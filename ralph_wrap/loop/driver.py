@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config import OnLeak
 from ralph_wrap.errors import RalphError
@@ -29,7 +30,6 @@ from ralph_wrap.loop.usage_limit import AgentAccount
 from ralph_wrap.loop.usage_limit_wait import UsageLimitWait
 from ralph_wrap.system.text import command
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings
     from ralph_wrap.loop.iteration_context import IterationContext

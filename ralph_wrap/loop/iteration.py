@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from ralph_wrap.loop import budget, prompt
 from ralph_wrap.loop.agent_report import AgentReports
@@ -13,7 +14,6 @@ from ralph_wrap.loop.start_error import unstarted
 from ralph_wrap.loop.supervise import Termination
 from ralph_wrap.system import process
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.config import AgentSettings, LoopLimits
     from ralph_wrap.loop.iteration_context import IterationContext

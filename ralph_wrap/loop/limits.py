@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.loop.budget import TotalUsage, is_used_up, reached
 from ralph_wrap.loop.policy import CutReason
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.config import LoopLimits
     from ralph_wrap.loop.listener import OutputListener

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.agents.output import (
     AgentFailure,
     AgentMessage,
@@ -17,9 +19,7 @@ from ralph_wrap.agents.output import (
 )
 from ralph_wrap.agents.output.transcript import TranscriptFormatter
 from ralph_wrap.loop.promise import Promise, PromiseFinder
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.agents.output import Event
     from ralph_wrap.config import AgentSettings

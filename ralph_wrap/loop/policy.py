@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config import OnLeak
 from ralph_wrap.errors import RalphError
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.config import LoopLimits
 

@@ -8,8 +8,9 @@ an agent of plain text shows the prompt.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ralph_wrap.system import deferred
-from ralph_wrap.system.named_tuple import NamedTuple
 
 _BLANK = " \t\r\n\f\v\u00a0"
 _EMPHASIS = "*_~`"

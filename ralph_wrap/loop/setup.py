@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import SetupError
 from ralph_wrap.loop.policy import CutReason
 from ralph_wrap.loop.supervise import Termination
 from ralph_wrap.system import process
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.config import SetupSettings
     from ralph_wrap.loop.iteration_context import IterationContext

@@ -9,13 +9,13 @@ from __future__ import annotations
 import select
 import signal
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.loop.policy import CUT_SHORT, CutReason, Iteration
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system.process_tree import GroupTermination
 from ralph_wrap.system.signals import suspend
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 

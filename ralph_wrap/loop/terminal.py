@@ -7,11 +7,11 @@ import os
 import select
 import signal
 import termios
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system.screen import RESTORED
 from ralph_wrap.system.signals import suspend
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

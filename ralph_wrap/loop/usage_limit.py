@@ -16,6 +16,7 @@ import errno
 import json
 import shlex
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ralph_wrap.loop.policy import LONGEST_HOLD
 from ralph_wrap.system import deferred, files, liveness
@@ -23,7 +24,6 @@ from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.files import digest
 from ralph_wrap.system.uptime import uptime
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.loop.policy import UsageLimitRefusal
     from ralph_wrap.loop.progress import Progress

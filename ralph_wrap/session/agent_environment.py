@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git import environment_with_config, environment_without_repository
 from ralph_wrap.state.ports import port_for
 from ralph_wrap.state.project import registries
 from ralph_wrap.worktree.layout import environment_config
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.session.workspace import Workspace

@@ -11,16 +11,15 @@ import os
 import shlex
 import stat
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config import Isolation
 from ralph_wrap.errors import AgentError, AgentNotFoundError
 from ralph_wrap.git import is_ignored, list_refs, object_modes
 from ralph_wrap.loop.start_error import in_directory
 from ralph_wrap.state.project import WORKTREES
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.copy_ignored import INCLUDE
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 

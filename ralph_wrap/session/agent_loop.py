@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.errors import GitError
 from ralph_wrap.loop import Driver, IterationContext, OutputListener
 from ralph_wrap.session.agent_environment import agent_environment, port_of
@@ -14,7 +16,6 @@ from ralph_wrap.system.text import command
 from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable

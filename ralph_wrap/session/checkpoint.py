@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.git import resolve_commit
@@ -16,7 +17,6 @@ from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.save.checkpoint import commit_all, has_no_other_work, snapshot
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

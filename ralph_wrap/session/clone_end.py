@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.branches.intake import BASES, SUFFIX, forget, import_bundle, may_name_branches
 from ralph_wrap.errors import GitError, RalphError
@@ -26,7 +27,6 @@ from ralph_wrap.git.transaction import RefChange, change_refs
 from ralph_wrap.state.project import CLONES, RUN, is_writable, repository_of, with_replica
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.clone import NEW_SUFFIX, rebuild_replica
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, is_clone_of, session_lock
@@ -36,7 +36,6 @@ from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 from ralph_wrap.worktree.trash import discard_clone
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

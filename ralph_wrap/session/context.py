@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.config import Isolation
 from ralph_wrap.session.pool import SessionPool
 from ralph_wrap.state.project import CLONES, WORKTREES, with_replica
 from ralph_wrap.system import deferred
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.layout import EVERYTHING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path

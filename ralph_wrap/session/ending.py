@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config import OnLeak
 from ralph_wrap.errors import GitError, RalphError, explained
@@ -14,7 +15,6 @@ from ralph_wrap.system import deferred
 from ralph_wrap.system.log import Commands, lines_of, traceback_of
 from ralph_wrap.worktree.ownership import SessionMark, read_mark
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from ralph_wrap import branches
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import count_commits, pointer
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.report import SessionReport

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
 from ralph_wrap.session.worktree_end import try_again_hint
@@ -10,7 +12,6 @@ from ralph_wrap.system.liveness import SessionNames
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.way_out import remaining_ways
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.registry import Registry, SessionRecord

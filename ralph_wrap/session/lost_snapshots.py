@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.errors import TO_SEE_DAMAGE, GitError
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.save.commits import drop_lost_snapshots
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

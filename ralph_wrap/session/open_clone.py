@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from ralph_wrap.branches.intake import may_name_branches
 from ralph_wrap.config import SubmoduleMode
@@ -34,7 +35,6 @@ from ralph_wrap.worktree.create.clone import create_clone
 from ralph_wrap.worktree.create.replica import refresh, trust_cloned
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

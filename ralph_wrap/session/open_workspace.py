@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config import Isolation, SubmoduleMode
 from ralph_wrap.errors import (
@@ -21,14 +22,12 @@ from ralph_wrap.session.workspace import (
 )
 from ralph_wrap.state.project import RUN
 from ralph_wrap.system import deferred
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.git_file import identity_of
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

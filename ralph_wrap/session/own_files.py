@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state.project import linked_directory
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

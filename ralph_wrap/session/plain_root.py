@@ -11,6 +11,7 @@ import os
 import pwd
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config import Isolation
 from ralph_wrap.errors import NotARepositoryError, PlainRootBusyError, UsageError
@@ -19,7 +20,6 @@ from ralph_wrap.state.project import registries
 from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system import deferred, files
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config.authority import IMPLIES
 from ralph_wrap.git import list_refs
 from ralph_wrap.state.project import POOL
 from ralph_wrap.system import deferred, process
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.agents import is_relative, look_up
 from ralph_wrap.config import IgnoreLocation, Isolation, SandboxMode
@@ -27,13 +28,11 @@ from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.state.ids import agent_ids_in
 from ralph_wrap.state.project import CLONES, WORKTREES, is_writable
 from ralph_wrap.system import deferred, privileges
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import OWN_COMMAND
 from ralph_wrap.system.text import plain, shortened
 from ralph_wrap.worktree.ignore import is_hidden
 from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, check_layout, directories
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path

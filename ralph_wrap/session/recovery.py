@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.git import count_commits, list_refs
@@ -27,7 +28,6 @@ from ralph_wrap.system.text import command
 from ralph_wrap.worktree.recover import adopt, moved_or_replaced
 from ralph_wrap.worktree.save.unused_branch import drop_branch_at
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

@@ -25,6 +25,7 @@ import os
 import shlex
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config import Settings
 from ralph_wrap.errors import RalphError
@@ -43,7 +44,6 @@ from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import location
 from ralph_wrap.worktree.ownership import write_anchor
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType

@@ -8,6 +8,7 @@ branch has, nested repositories, and what is staged for a directory that is gone
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import list_refs, merge, pointer, read_head
@@ -17,14 +18,12 @@ from ralph_wrap.state.project import registries
 from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system.liveness import SessionNames
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.ownership import lock_of, names_registration, read_mark, session_lock
 from ralph_wrap.worktree.save.commits import named_commits, named_objects, unreachable
 from ralph_wrap.worktree.save.registration import is_replaced
 from ralph_wrap.worktree.save.walk import walk
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import ConflictError, GitError, IsolationError, TamperedError
 from ralph_wrap.git import pointer
 from ralph_wrap.state.project import RUN, repository_of
 from ralph_wrap.system import deferred
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import near
 from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config import OnDirty
 from ralph_wrap.errors import TO_SEE_DAMAGE
@@ -11,7 +12,6 @@ from ralph_wrap.git import list_refs, pointer
 from ralph_wrap.session.lost_snapshots import drop_lost
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.git_file import GitFileChange, mend_git_file
 from ralph_wrap.worktree.recover import finish_deleted, is_deleted
@@ -21,7 +21,6 @@ from ralph_wrap.worktree.save.result import SaveRequest
 from ralph_wrap.worktree.stale_locks import remove_stale_locks
 from ralph_wrap.worktree.way_out import way_out
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from pathlib import Path

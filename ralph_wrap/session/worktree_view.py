@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.git.repository import file_system_config
 from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, read_mark
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
     from ralph_wrap.state.record import SessionRecord

@@ -8,13 +8,13 @@ from __future__ import annotations
 import errno
 import os
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, NoIdLeftError, RalphError
 from ralph_wrap.state import ids
 from ralph_wrap.state.record import SessionRecord, read_record
 from ralph_wrap.system import deferred, files
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path

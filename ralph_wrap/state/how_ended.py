@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state import report
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.report import UnreadableReport
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.state.inventory import FoundSession
 

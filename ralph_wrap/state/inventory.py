@@ -6,6 +6,7 @@ import contextlib
 import os
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import NotFoundError
 from ralph_wrap.git import list_refs
@@ -18,9 +19,7 @@ from ralph_wrap.state.selector import Candidate
 from ralph_wrap.state.session_files import waits_until
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.liveness import Liveness, SessionNames
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from datetime import datetime

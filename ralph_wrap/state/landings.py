@@ -7,10 +7,10 @@ file is only a hint. If a line cannot be read, sessions report the change like a
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system import document, files
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path

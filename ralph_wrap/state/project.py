@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config.repository_trust import safe_common_dirs
 from ralph_wrap.errors import (
@@ -25,10 +26,8 @@ from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import deferred, privileges
 from ralph_wrap.system.disk import NO_ROOM
 from ralph_wrap.system.files import is_locked
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.state import ids
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.liveness import ProcessIdentity
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

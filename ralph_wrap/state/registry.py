@@ -11,13 +11,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.state import ids
 from ralph_wrap.state.record import SessionRecord, UnreadableRecord, read_record
 from ralph_wrap.system import deferred, files
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from pathlib import Path

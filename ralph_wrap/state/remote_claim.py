@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config.parsers import SLOWEST_BEAT
 from ralph_wrap.git import oid
@@ -19,10 +20,8 @@ from ralph_wrap.state import ids
 from ralph_wrap.state.remote_refs import owner_of
 from ralph_wrap.state.session_start import SessionStart
 from ralph_wrap.system.document import DocumentFormat, known
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import plain
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

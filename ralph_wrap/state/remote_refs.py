@@ -6,9 +6,10 @@ can move them. ``refs/heads/ralph/3f9a`` of ``origin`` is ``refs/ralph-remotes/o
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.state.ids import is_agent_id
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 

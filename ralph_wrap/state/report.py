@@ -8,6 +8,7 @@ import shlex
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state import session_start
@@ -18,10 +19,8 @@ from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat, known
 from ralph_wrap.system.log import one_line
 from ralph_wrap.system.long_lists import CUT, cut_lists
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import and_more, located, named, near, shortened
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path

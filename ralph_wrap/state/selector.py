@@ -7,13 +7,13 @@ beginning of a title: a mistyped id must not name another session.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.errors import UsageError
 from ralph_wrap.state.ids import agent_id_of
 from ralph_wrap.system.log import one_line
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import shortened, some
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system.document import from_json
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path

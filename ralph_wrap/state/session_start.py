@@ -16,13 +16,12 @@ import stat
 from _blake2 import blake2b
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.state.record import FETCHED_START, fetched_field
 from ralph_wrap.system import files, privileges
 from ralph_wrap.system.document import DocumentFormat
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any

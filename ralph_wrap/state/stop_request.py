@@ -14,14 +14,13 @@ import contextlib
 import errno
 import time
 from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import LockedError
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat, MisshapenError
 from ralph_wrap.system.inotify import CAME, LEFT, DirectoryWatch
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import signal
+from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.system.named_tuple import NamedTuple
-
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 

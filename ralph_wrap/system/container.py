@@ -10,10 +10,8 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.system.named_tuple import NamedTuple
-
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

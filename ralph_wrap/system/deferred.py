@@ -17,8 +17,8 @@ from __future__ import annotations
 import re
 import sys
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio as asyncio
     import ctypes as ctypes

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import select
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system.process import PIPE, RunningCommand
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

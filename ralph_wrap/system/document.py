@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path

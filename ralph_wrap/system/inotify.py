@@ -13,10 +13,10 @@ import os
 import select
 import stat
 import sys
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system import deferred
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self

@@ -20,6 +20,7 @@ import sys
 import time
 from contextvars import ContextVar
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system import deferred
 from ralph_wrap.system.long_lists import with_counts
@@ -27,7 +28,6 @@ from ralph_wrap.system.reopen import write_again
 from ralph_wrap.system.status_line import StatusLine
 from ralph_wrap.system.text import located
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping, Sequence
     from pathlib import Path

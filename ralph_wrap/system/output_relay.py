@@ -20,11 +20,11 @@ import os
 import select
 import stat
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system.reopen import write_again
 from ralph_wrap.system.screen import ScreenModes
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path

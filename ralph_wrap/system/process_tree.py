@@ -14,12 +14,11 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.system import deferred, process_table
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import OWN_COMMAND
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 

@@ -10,11 +10,11 @@ import contextlib
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.process import ENDING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import FrameType

@@ -10,10 +10,10 @@ import errno
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 

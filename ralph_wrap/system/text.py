@@ -6,10 +6,10 @@ import os
 import shlex
 import unicodedata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system import deferred
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, RalphError, UsageError
 from ralph_wrap.system.process import OWN_COMMAND, CompletedCommand, RunningCommand
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import finish_git, resolve_commit
@@ -15,7 +16,6 @@ from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.files import digest
 from ralph_wrap.worktree.save.registration import is_replaced
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import os
 import shlex
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git import decode, pointer
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ownership import (
     describe,
     names_registration,
@@ -28,7 +28,6 @@ from ralph_wrap.worktree.ownership import (
 )
 from ralph_wrap.worktree.register import pointer_to
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

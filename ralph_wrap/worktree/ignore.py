@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config import IgnoreLocation
 from ralph_wrap.errors import GitError, IsolationError, LockedError, explained
@@ -13,7 +14,6 @@ from ralph_wrap.git import is_ignored
 from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

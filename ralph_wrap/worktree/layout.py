@@ -14,15 +14,14 @@ import contextlib
 import os
 import re
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import IsolationError, UsageError
 from ralph_wrap.git import decode, run_git
 from ralph_wrap.system import deferred, files
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.model import EXCLUDES, LINKS
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 

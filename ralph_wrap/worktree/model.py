@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git import decode
 from ralph_wrap.git.repository import RepositoryCopies
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.worktree.ownership import WorktreeOwner

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, LockedError
 from ralph_wrap.git import object_kinds, run_git
@@ -15,7 +16,6 @@ from ralph_wrap.system import files
 from ralph_wrap.worktree.ignore import RULE, appended
 from ralph_wrap.worktree.lock import repository_lock
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path

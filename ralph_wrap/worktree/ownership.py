@@ -17,15 +17,14 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git import decode, pointer
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.log import one_line
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path

@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RefusedError
 from ralph_wrap.git import decode, file_system_config, pointer
@@ -54,7 +55,6 @@ from ralph_wrap.worktree.save.sync import sync_repository
 from ralph_wrap.worktree.trash import discard_worktree, is_name
 from ralph_wrap.worktree.warm import REASON, complete
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.registry import SessionRecord

@@ -12,6 +12,7 @@ import errno
 import os
 import re
 import stat
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import BranchBusyError
 from ralph_wrap.git import (
@@ -25,11 +26,9 @@ from ralph_wrap.git import (
     worktree_holding,
 )
 from ralph_wrap.system import deferred, files
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.ownership import SessionMark, others_naming, write_mark
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path

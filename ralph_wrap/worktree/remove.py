@@ -25,6 +25,7 @@ import contextlib
 import errno
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.git import pointer, run_git_again
@@ -32,7 +33,6 @@ from ralph_wrap.git.quarantine import release
 from ralph_wrap.system import files, process_table
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.disk import full_directory
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.git_file import own_repository
 from ralph_wrap.worktree.lock import repository_lock
@@ -55,7 +55,6 @@ from ralph_wrap.worktree.save.walk import Unreadable
 from ralph_wrap.worktree.save.whole import holds, losses, save
 from ralph_wrap.worktree.trash import LEAVING_SUFFIX, discard_clone, discard_worktree
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 

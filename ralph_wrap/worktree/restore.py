@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import ConflictError, GitError, TamperedError
 from ralph_wrap.git import (
@@ -32,14 +33,12 @@ from ralph_wrap.git.index import write_tree
 from ralph_wrap.git.read_back import require_whole
 from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command, named
 from ralph_wrap.worktree.create.submodules import is_repository
 from ralph_wrap.worktree.layout import SPARSE, is_sparse
 from ralph_wrap.worktree.save.submodule_repositories import find
 from ralph_wrap.worktree.save.trees import WORK_TITLE, SavedState, saved_state
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path

@@ -13,11 +13,11 @@ import contextlib
 import os
 import stat
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git import pointer
 from ralph_wrap.system import files, process_table
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path

@@ -17,11 +17,11 @@ import errno
 import os
 import select
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import ConflictError, GitError, LockedError, RalphError, StoppedError, explained
 from ralph_wrap.git import file_system_config, pointer, run_git
 from ralph_wrap.system import deferred, files, process_table
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.layout import SPARSE, cone
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import OURS
@@ -31,7 +31,6 @@ from ralph_wrap.worktree.recover import take_apart
 from ralph_wrap.worktree.register import add, pointers_to
 from ralph_wrap.worktree.trash import discard, discard_worktree, new_name
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

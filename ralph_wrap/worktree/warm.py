@@ -21,6 +21,7 @@ import contextlib
 import errno
 import os
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.git import decode, file_system_config, finish_git, pointer, run_git
@@ -28,7 +29,6 @@ from ralph_wrap.git.index import IndexListing, list_index
 from ralph_wrap.git.oid import OID
 from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.system import deferred, files, process_table
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import WARM
 from ralph_wrap.worktree.ownership import (
     MARK,
@@ -41,7 +41,6 @@ from ralph_wrap.worktree.ownership import (
 )
 from ralph_wrap.worktree.register import pointer_to
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 

@@ -7,13 +7,13 @@ each language and with each version of git.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system import files, process_table
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import git_file
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path

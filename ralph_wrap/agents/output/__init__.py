@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from ralph_wrap.agents.output.events import (
     AgentFailure,
@@ -25,7 +26,6 @@ from ralph_wrap.agents.output.events import (
 )
 from ralph_wrap.agents.output.lines import LONGEST, LineSplitter
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator

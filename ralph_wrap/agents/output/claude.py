@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from ralph_wrap.agents.output import failure, json_access
 from ralph_wrap.agents.output.events import (
@@ -16,7 +17,6 @@ from ralph_wrap.agents.output.events import (
     UsageLimitReached,
 )
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any

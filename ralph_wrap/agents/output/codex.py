@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.agents.output import failure, json_access
 from ralph_wrap.agents.output.events import (
@@ -19,7 +20,6 @@ from ralph_wrap.agents.output.events import (
     Usage,
 )
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph_wrap.system.named_tuple import NamedTuple
+from typing import NamedTuple
 
 
 class AgentMessage(NamedTuple):

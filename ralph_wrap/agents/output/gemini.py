@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from ralph_wrap.agents.output import failure, json_access
 from ralph_wrap.agents.output.answer import AnswerCollector
@@ -22,7 +23,6 @@ from ralph_wrap.agents.output.events import (
 )
 from ralph_wrap.system.document import from_json
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.commands.batch.state import TaskState, is_done
 from ralph_wrap.state import report
 from ralph_wrap.state.ids import agent_id_of
 from ralph_wrap.state.project import registries
 from ralph_wrap.state.record import SessionRecord, UnreadableRecord
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command, shortened
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path

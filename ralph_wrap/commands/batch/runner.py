@@ -7,16 +7,15 @@ import os
 import select
 import signal
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.commands.batch.session import BatchSession
 from ralph_wrap.commands.batch.state import new_task
 from ralph_wrap.errors import RalphError
 from ralph_wrap.loop.usage_limit_wait import clock
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import shortened, span
 from ralph_wrap.system.uptime import uptime
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.commands.batch.state import is_done
 from ralph_wrap.state.session_files import parsed
 from ralph_wrap.state.wording import ending_in_words
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import shortened
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any

@@ -20,6 +20,7 @@ import contextlib
 import os
 import shlex
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config.authority import IMPLIES
 from ralph_wrap.errors import ConflictError, RalphError, StoppedError, UntrustedError
@@ -28,9 +29,7 @@ from ralph_wrap.state.project import prepare_root, registries
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path

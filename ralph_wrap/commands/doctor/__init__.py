@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import agents, config
 from ralph_wrap.commands.doctor import container, probes, sandbox, storage, tools
@@ -31,9 +32,7 @@ from ralph_wrap.session import preflight
 from ralph_wrap.state.project import find_project
 from ralph_wrap.system import deferred, privileges
 from ralph_wrap.system.container import mark
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.config import duration
 from ralph_wrap.config.options import STOP_TIMEOUT
 from ralph_wrap.system import container
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

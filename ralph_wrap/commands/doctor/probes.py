@@ -6,13 +6,13 @@ import contextlib
 import ctypes
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.commands.doctor.storage import existing_parent
 from ralph_wrap.system import files, process_tree
 from ralph_wrap.system.inotify import CAME, DirectoryWatch
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path

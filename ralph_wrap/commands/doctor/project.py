@@ -6,6 +6,7 @@ import os
 import platform
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.agents import NAMES, installed, known
 from ralph_wrap.branches.broken import broken_refs, is_in_use, removal_of
@@ -32,7 +33,6 @@ from ralph_wrap.system import privileges
 from ralph_wrap.system.log import lines_of
 from ralph_wrap.worktree.ignore import RULE
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.commands.doctor.result import DoctorCheck, fine, noted
 from ralph_wrap.session.sandbox import backend, launcher
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 

@@ -6,13 +6,12 @@ import contextlib
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.git import run_git
 from ralph_wrap.state.project import WORKTREES
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

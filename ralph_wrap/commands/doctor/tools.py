@@ -7,12 +7,11 @@ What each does by itself is on the page docs/worktree.md; those that leave out n
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.commands.doctor.result import DoctorCheck, fine, noted
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path

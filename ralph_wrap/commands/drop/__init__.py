@@ -14,6 +14,8 @@ other branch holds. The branch of an unfinished session is never deleted, nor on
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap import branches
 from ralph_wrap.commands.drop.refs import (
     RestorableBranch,
@@ -32,11 +34,9 @@ from ralph_wrap.git.transaction import ref_origins
 from ralph_wrap.state.project import objects_of, repository_of
 from ralph_wrap.state.remote_refs import REMOTES, holders
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.lock import repository_lock
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

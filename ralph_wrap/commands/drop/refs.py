@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS, WIP, Branch
@@ -16,10 +17,8 @@ from ralph_wrap.state.ids import agent_id_of, is_agent_id
 from ralph_wrap.state.project import registries, repository_of
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 

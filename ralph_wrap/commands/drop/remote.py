@@ -7,6 +7,8 @@ still what was fetched (``--force-with-lease``). A branch that the user named st
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.branches import HEADS, WIP, Branch
 from ralph_wrap.errors import ConflictError, GitError, RalphError, RefusedError
 from ralph_wrap.git import list_refs, set_refs
@@ -20,7 +22,6 @@ from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.save.commits import make_snapshots
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 

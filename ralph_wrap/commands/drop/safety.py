@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import branches, config
 from ralph_wrap.branches import HEADS, Branch
@@ -24,10 +25,8 @@ from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command, some
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path

@@ -7,12 +7,13 @@ work that the session has put back elsewhere becomes a snapshot here, too. No ot
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.commands.fetch.bring import FetchedSession, SessionImport
 from ralph_wrap.commands.fetch.remote import RemoteSessions
 from ralph_wrap.errors import ConflictError
 from ralph_wrap.state import remote_claim
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.commands.fetch.watch import BEATS, SILENT, WATCHED, watched
 from ralph_wrap.errors import GitError
@@ -17,11 +18,9 @@ from ralph_wrap.state.record import FETCHED_FROM, FETCHED_REPORT, FETCHED_START,
 from ralph_wrap.state.report import SessionReport
 from ralph_wrap.state.wording import ELSEWHERE
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.submodule_snapshot.bring import bring_submodules
 from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from typing import Any

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.commands.fetch.watch import BEATS
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, UnreachableError
@@ -16,7 +17,6 @@ from ralph_wrap.state.remote_claim import CLAIMS, RemoteClaim
 from ralph_wrap.state.remote_refs import every_refspec, everything, fetched, refspecs
 from ralph_wrap.system.text import command
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

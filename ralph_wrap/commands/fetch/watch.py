@@ -7,12 +7,11 @@ the session is dead. Only the clock of this machine takes part, since its start.
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system import liveness
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.state.record import UnreadableRecord
 

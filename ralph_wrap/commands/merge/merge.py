@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.branches import gitlinks
 from ralph_wrap.commands.merge.move_target import TargetMove, has_note, move, recover
@@ -28,14 +29,12 @@ from ralph_wrap.state.project import RUN, prepare_root, registries, repository_o
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Commands, lines_of
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.own_rule import without_rule
 from ralph_wrap.worktree.save.detached import detached_commits
 from ralph_wrap.worktree.user_checkout import names
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

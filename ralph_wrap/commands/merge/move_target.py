@@ -33,6 +33,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.branches import HEADS
 from ralph_wrap.commands.merge.target import LandingTarget, checkouts_of
@@ -45,13 +46,11 @@ from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.session_start import is_signed, signature
 from ralph_wrap.system import deferred, files
 from ralph_wrap.system.document import DocumentFormat
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import TEMPORARY
 from ralph_wrap.worktree.ownership import is_locked_for
 from ralph_wrap.worktree.temporary import REASON
 from ralph_wrap.worktree.user_checkout import names, restore_files
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any

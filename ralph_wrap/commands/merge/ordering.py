@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import compare
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.shadow import shadow_repository
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError, StoppedError
 from ralph_wrap.system import process
 from ralph_wrap.system.cancel import FirstSignal
 from ralph_wrap.system.process_tree import GroupTermination, ProcessTree
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

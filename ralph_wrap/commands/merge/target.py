@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS
@@ -26,11 +27,9 @@ from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import files
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.own_rule import IGNORE, is_rule
 from ralph_wrap.worktree.user_checkout import UserCheckout, in_the_way, names
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

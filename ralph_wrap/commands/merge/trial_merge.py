@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import ConflictError
 from ralph_wrap.git import commits_without, resolve_commit, tree_of
 from ralph_wrap.git import merge as merging
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import some
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.branches import Branch
     from ralph_wrap.commands.merge.target import LandingTarget

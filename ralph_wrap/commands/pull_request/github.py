@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.git import decode, environment_with_config
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import RunningCommand
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

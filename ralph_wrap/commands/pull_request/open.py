@@ -9,6 +9,7 @@ or close issues. Prompt, command line and paths stay out.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import branches, config
 from ralph_wrap.branches import HEADS
@@ -21,10 +22,8 @@ from ralph_wrap.git.read_back import require_whole
 from ralph_wrap.git.remote import list_remotes, push_addresses, push_error, start_push, without_secrets
 from ralph_wrap.state.project import objects_of, repository_of
 from ralph_wrap.system.log import Commands, one_line
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import and_more, command
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import agents, config
 from ralph_wrap.commands.quickstart import templates
@@ -14,9 +15,7 @@ from ralph_wrap.config import trust
 from ralph_wrap.config.schema import schema
 from ralph_wrap.errors import RefusedError, UntrustedError, UsageError
 from ralph_wrap.system import files, privileges
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container
     from pathlib import Path

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from slugify import slugify
 
 from ralph_wrap.errors import UsageError
 from ralph_wrap.git import is_branch_name
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.git import Git
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.commands.worktree.branch_name import branch_name
 from ralph_wrap.commands.worktree.prepare import home_of
@@ -29,7 +30,6 @@ from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.session.preflight import layout_of
 from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import named
 from ralph_wrap.worktree.create.report_copies import provide
 from ralph_wrap.worktree.ignore import RULE, appended, ensure_ignored
@@ -38,7 +38,6 @@ from ralph_wrap.worktree.managed.create import make
 from ralph_wrap.worktree.managed.git_config import require_configurable
 from ralph_wrap.worktree.managed.metadata import WorktreeMetadata
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path

@@ -13,6 +13,7 @@ import os
 import shlex
 import time
 from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.branches import WIP
 from ralph_wrap.commands.worktree.prepare import home_of, recover
@@ -40,7 +41,6 @@ from ralph_wrap.state.ids import is_agent_id
 from ralph_wrap.state.project import WORKTREES, repository_of
 from ralph_wrap.system import process_table, tmux
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import and_more, named
 from ralph_wrap.worktree.create.report_copies import provide
 from ralph_wrap.worktree.ignore import ensure_ignored
@@ -51,7 +51,6 @@ from ralph_wrap.worktree.managed.metadata import WorktreeMetadata, marked, write
 from ralph_wrap.worktree.remove import remove
 from ralph_wrap.worktree.trash import new_name
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git import current_branch, decode, list_worktrees, run_git
 from ralph_wrap.state.project import WORKTREES, repository_of
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.managed.find import OURS, directory_of
 from ralph_wrap.worktree.managed.metadata import marked
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any

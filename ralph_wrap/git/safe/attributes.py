@@ -7,9 +7,10 @@ between the repository and the checkout. A merge or diff driver counts only if t
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.system import deferred, files
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path

@@ -6,12 +6,12 @@ then the objects in parts that fit into memory.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.errors import TO_SEE_DAMAGE, TamperedError
 from ralph_wrap.git.command import DURABLE, Git, decode_lines, run_git
 from ralph_wrap.system import deferred
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 

@@ -10,13 +10,12 @@ import os
 import stat
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git import pointer
 from ralph_wrap.git.config_file import parse
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -17,6 +17,7 @@ import os
 import stat
 from binascii import crc32
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.git.safe.attributes import counting_attributes
@@ -24,7 +25,6 @@ from ralph_wrap.git.safe.config_keys import PROGRAMS_OF_LFS, Effect, effect_of, 
 from ralph_wrap.git.safe.entries import ConfigEntry, format_config, read_config
 from ralph_wrap.system import files, privileges, temporary
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 

@@ -8,10 +8,10 @@ variable. Later versions of git have keys that an older git ignores; they are he
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system import deferred
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

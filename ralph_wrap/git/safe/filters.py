@@ -16,6 +16,7 @@ import contextlib
 import os
 import re
 import shlex
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError, UntrustedError, explained
 from ralph_wrap.git import pointer
@@ -26,10 +27,8 @@ from ralph_wrap.git.safe.entries import ConfigEntry, read_config
 from ralph_wrap.git.scratch import scratch_directory
 from ralph_wrap.system import deferred
 from ralph_wrap.system.log import Commands, one_line
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import named
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path

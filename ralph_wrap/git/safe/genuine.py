@@ -6,11 +6,11 @@ puts the real object back, and a merge lands it. So what a command shows or land
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.errors import TO_SEE_DAMAGE, TamperedError
 from ralph_wrap.git.safe.batch import read_all
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 

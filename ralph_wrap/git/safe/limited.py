@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import select
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system.process import RunningCommand, TimeoutExpired
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -8,14 +8,14 @@ obeys only what is harmless.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import pointer
 from ralph_wrap.git.command import finish_git
 from ralph_wrap.git.index import submodules_in
 from ralph_wrap.git.status import parse_status, start_status
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path

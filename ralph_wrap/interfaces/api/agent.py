@@ -6,6 +6,7 @@ import contextlib
 import os
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.agents import look_up, with_agent
 from ralph_wrap.agents.output import AgentFailure, FinalAnswer, OutputReader, UsageLimitReached
@@ -15,10 +16,8 @@ from ralph_wrap.git import environment_without_repository
 from ralph_wrap.interfaces.api.worktree import current_worktree
 from ralph_wrap.loop.prompt import content, hand_over
 from ralph_wrap.system import files, process
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.temporary import temporary_directory
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

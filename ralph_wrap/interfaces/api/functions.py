@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config import IgnoreLocation
 from ralph_wrap.errors import (
@@ -35,7 +36,6 @@ from ralph_wrap.worktree.remove import remove as remove_tree
 from ralph_wrap.worktree.save.result import Losses
 from ralph_wrap.worktree.trash import new_name
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.git import WorktreeInfo
 

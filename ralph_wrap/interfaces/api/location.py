@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import unicodedata
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import NotARepositoryError, UsageError
 from ralph_wrap.git import is_branch_name, require_short_name
 from ralph_wrap.state.project import find_project
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.state.project import Project

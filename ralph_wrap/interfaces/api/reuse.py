@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import BranchBusyError, ConflictError, RalphError
 from ralph_wrap.git import decode, list_worktrees, locate_repository, run_git
@@ -13,7 +14,6 @@ from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.managed.metadata import marked
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.git import WorktreeInfo
     from ralph_wrap.interfaces.api.location import RepositoryLocation

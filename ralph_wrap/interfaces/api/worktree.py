@@ -17,6 +17,7 @@ import os
 import warnings
 from contextvars import ContextVar
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import IsolationError, RalphError
 from ralph_wrap.interfaces.api.functions import make, remove
@@ -25,7 +26,6 @@ from ralph_wrap.interfaces.api.reuse import find
 from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system import deferred, files
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager

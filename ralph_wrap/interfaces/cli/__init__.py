@@ -6,11 +6,11 @@ import contextlib
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.interfaces.cli import fast_parser
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, NoReturn

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib.metadata import version as installed_version
 from inspect import getdoc
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -36,7 +36,6 @@ from ralph_wrap.interfaces.cli.wait import wait
 from ralph_wrap.interfaces.cli.web import web
 from ralph_wrap.interfaces.cli.worktree import worktree
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

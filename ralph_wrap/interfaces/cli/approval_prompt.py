@@ -7,6 +7,7 @@ import os
 import select
 import shlex
 import termios
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config import prompt_file, trust
 from ralph_wrap.config.authority import LEADS_TO, PROMPT
@@ -15,11 +16,9 @@ from ralph_wrap.errors import UntrustedError
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.system import privileges
 from ralph_wrap.system.log import Commands, one_line
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.signals import suspend
 from ralph_wrap.system.text import some
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path

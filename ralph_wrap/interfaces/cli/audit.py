@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,6 @@ from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude,
 from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.system.log import lines_of, one_line
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 

@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +20,6 @@ from ralph_wrap.interfaces.cli.options import Directory, flags, with_options
 from ralph_wrap.system.log import on_stderr, one_line
 from ralph_wrap.system.text import located
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 

@@ -6,6 +6,7 @@ import os
 import signal
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import config
 from ralph_wrap.agents import with_agent
@@ -20,12 +21,10 @@ from ralph_wrap.interfaces.cli.resume import continued_settings
 from ralph_wrap.interfaces.cli.start import be_in_background, start, sweep_first
 from ralph_wrap.session.preflight import look_first
 from ralph_wrap.state.project import find_project, repository_of
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import ENDING
 from ralph_wrap.system.process_tree import end_with_parent
 from ralph_wrap.system.text import shortened
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 

@@ -8,13 +8,13 @@ import select
 import sys
 from contextlib import contextmanager
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError, explained
 from ralph_wrap.system import deferred, privileges
 from ralph_wrap.system.log import Log, on_stderr
 from ralph_wrap.system.text import location
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from json import dumps
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -11,7 +12,6 @@ from ralph_wrap.interfaces.cli import table as tables
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
 from ralph_wrap.interfaces.cli.options import Directory, Json
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.commands.config import EffectiveSetting
 

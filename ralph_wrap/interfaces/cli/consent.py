@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RefusedError, UsageError
 from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm
 from ralph_wrap.system.log import one_line
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

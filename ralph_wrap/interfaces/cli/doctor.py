@@ -6,13 +6,13 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from ralph_wrap.interfaces.cli.boundary import answer, boundary, refuse
 from ralph_wrap.interfaces.cli.options import Directory, Json
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,7 +26,6 @@ from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.system.log import Commands, one_line
 from ralph_wrap.system.text import command, named
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 

@@ -6,12 +6,11 @@ Typer reads everything unusual, such as a mistake or ``--help``.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config.options import PROJECT, ROWS
 from ralph_wrap.config.table import TYPED
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, print_lines
 from ralph_wrap.interfaces.cli.options import Directory, Json
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,7 +13,6 @@ from ralph_wrap.interfaces.cli.fleet_hub import hub
 from ralph_wrap.interfaces.cli.fleet_run import REMOTE, run
 from ralph_wrap.system.log import on_stderr
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -6,7 +6,7 @@ import json as json_format
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -18,9 +18,7 @@ from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.interfaces.cli.options import checked as checked_value
 from ralph_wrap.interfaces.cli.table import aligned, of_terminal, shown
 from ralph_wrap.system.log import on_stderr
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.interfaces.fleet.kubernetes.kubectl import Kubectl
     from ralph_wrap.interfaces.fleet.listing import IndexRow, JobStatus

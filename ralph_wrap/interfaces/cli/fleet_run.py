@@ -7,7 +7,7 @@ import math
 import os
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +19,6 @@ from ralph_wrap.interfaces.cli.installation import needs_extra
 from ralph_wrap.interfaces.cli.options import Directory, checked, flags, with_options
 from ralph_wrap.system.log import Commands
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings
     from ralph_wrap.interfaces.fleet.kubernetes.cluster import ClusterConfig

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from ralph_wrap.errors import RalphError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

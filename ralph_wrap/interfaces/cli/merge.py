@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,6 @@ from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tamper
 from ralph_wrap.system.log import one_line
 from ralph_wrap.system.text import command
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 

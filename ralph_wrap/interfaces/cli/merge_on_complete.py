@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from typing import TYPE_CHECKING
 
 from ralph_wrap import branches
 from ralph_wrap.commands import merge
@@ -15,7 +16,6 @@ from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.text import command
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.commands.merge import LandingResult
     from ralph_wrap.config import Settings

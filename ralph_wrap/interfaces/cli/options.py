@@ -10,7 +10,7 @@ import inspect
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +19,6 @@ from ralph_wrap.config.options import PROJECT, ROWS
 from ralph_wrap.config.table import TYPED
 from ralph_wrap.errors import RalphError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 

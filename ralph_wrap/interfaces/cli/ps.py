@@ -6,7 +6,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,7 +16,6 @@ from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import Directory, FetchedFrom, Json
 from ralph_wrap.state.wording import state_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

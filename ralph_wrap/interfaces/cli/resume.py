@@ -6,7 +6,7 @@ import os
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -21,7 +21,6 @@ from ralph_wrap.system.log import Commands, on_stderr
 from ralph_wrap.system.text import command as command_line
 from ralph_wrap.system.text import shortened
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,7 +21,6 @@ from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tamper
 from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.log import one_line
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,6 @@ from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
 from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.text import near
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.state.inventory import SessionEntry
     from ralph_wrap.state.project import Project

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from typing import TYPE_CHECKING
 
 from ralph_wrap.agents.output.colours import ColoursOnly
 from ralph_wrap.system.files import write_all
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import NoReturn

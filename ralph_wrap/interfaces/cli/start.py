@@ -8,6 +8,7 @@ import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap import config
 from ralph_wrap.agents import with_agent
@@ -21,7 +22,6 @@ from ralph_wrap.system.files import anonymous_file, write_all
 from ralph_wrap.system.log import Commands, on_stderr, use
 from ralph_wrap.system.signals import SignalHandlers
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, NoReturn

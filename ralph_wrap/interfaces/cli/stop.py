@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,6 @@ from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude
 from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
 from ralph_wrap.state.wording import outcome_in_words
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.commands.stop import StoppedSession
 

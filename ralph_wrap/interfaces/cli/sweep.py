@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,6 @@ from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.state.wording import state_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

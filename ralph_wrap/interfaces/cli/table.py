@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 import sys
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system.text import cells, shortened
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,6 @@ from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
 from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.system.log import one_line
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

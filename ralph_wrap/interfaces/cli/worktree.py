@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -15,7 +15,6 @@ from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, r
 from ralph_wrap.interfaces.cli.enter import enter, leave
 from ralph_wrap.interfaces.cli.options import Directory, declared
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -7,13 +7,12 @@ import os
 import select
 import signal
 import sys
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.system.files import write_all
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import ENDING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn

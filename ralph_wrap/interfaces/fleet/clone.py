@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, RalphError, UnreachableError
 from ralph_wrap.git import Git, decode_lines, git_environment, knows_committer, list_refs, run_git, set_refs
@@ -22,7 +23,6 @@ from ralph_wrap.state.remote_refs import everything, tracking
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system import privileges
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, NotFoundError
 from ralph_wrap.git import store_blob
@@ -15,7 +16,6 @@ from ralph_wrap.interfaces.fleet.listing import read_indexes
 from ralph_wrap.interfaces.fleet.refs import FLEET, cost_ref, index_ref, spec_ref, stop_ref
 from ralph_wrap.interfaces.fleet.spec import read_spec, write_spec
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.interfaces.fleet.remote import FleetRemote
     from ralph_wrap.interfaces.fleet.spec import FleetSpec

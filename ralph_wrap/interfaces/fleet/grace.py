@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import random
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import UnreachableError
 from ralph_wrap.interfaces.fleet.remote import InterruptedWorkError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar

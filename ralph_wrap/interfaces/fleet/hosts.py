@@ -10,14 +10,13 @@ import os
 import re
 import shlex
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.fleet import order
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec, StandardStreams
 from ralph_wrap.system.text import command
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path

@@ -6,14 +6,13 @@ Each blob has a nonce. If two workers push one object to one ref, git reports su
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.ids import is_wide_agent_id
 from ralph_wrap.system.document import DocumentFormat, known
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import plain
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.git.safe.batch import read_blobs
@@ -16,9 +17,7 @@ from ralph_wrap.interfaces.fleet.limits.ledger import decode_ledger
 from ralph_wrap.interfaces.fleet.refs import FLEET, cost_ref, index_ref, is_run_id, spec_ref
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.remote_claim import CLAIMS
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

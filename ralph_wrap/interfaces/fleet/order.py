@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import UsageError
 from ralph_wrap.git import environment_with_config
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.interfaces.fleet.refs import is_run_id
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import NotFoundError
 from ralph_wrap.git import commit_tree, decode_lines, run_git, store_blob
@@ -11,7 +12,6 @@ from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.interfaces.fleet.child import LARGEST_OUTPUT
 from ralph_wrap.interfaces.fleet.refs import output_ref
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.interfaces.fleet.remote import FleetRemote

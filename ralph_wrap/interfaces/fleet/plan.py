@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config import prompt_file
 from ralph_wrap.config.task_file import PLACE, read_tasks, with_task
@@ -13,9 +14,7 @@ from ralph_wrap.git.remote import RemoteChange, list_remotes, push_addresses, wi
 from ralph_wrap.interfaces.fleet.limits.ledger import Ledger
 from ralph_wrap.interfaces.fleet.refs import cost_ref, spec_ref
 from ralph_wrap.interfaces.fleet.spec import DECIDED, MOST, FleetSpec, FleetTask, write_spec
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError, UnreachableError
 from ralph_wrap.git import decode_lines, list_refs
@@ -20,7 +21,6 @@ from ralph_wrap.state import remote_claim
 from ralph_wrap.state.ids import wide_agent_id
 from ralph_wrap.state.remote_refs import fetched, tracking
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 

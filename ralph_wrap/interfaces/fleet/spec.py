@@ -6,6 +6,8 @@ commits, so any content is handled.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.config import ROWS
 from ralph_wrap.config.table import TYPED
 from ralph_wrap.errors import RalphError
@@ -14,9 +16,7 @@ from ralph_wrap.git.objects import make_tree
 from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.interfaces.fleet.refs import is_run_id
 from ralph_wrap.system.document import DocumentFormat, known
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

@@ -6,13 +6,13 @@ choose what a Job runs. A command that starts something again relies on this fil
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.interfaces.fleet.refs import is_run_id
 from ralph_wrap.system import files, privileges
 from ralph_wrap.system.document import DocumentFormat
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

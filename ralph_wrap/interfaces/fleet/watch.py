@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.commands.fetch.watch import BEATS
 from ralph_wrap.git import decode_lines
@@ -10,7 +11,6 @@ from ralph_wrap.git.remote import start_remote_listing
 from ralph_wrap.interfaces.fleet.index import lacks_work
 from ralph_wrap.interfaces.fleet.limits.background import Timer
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 

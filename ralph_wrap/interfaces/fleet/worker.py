@@ -8,6 +8,7 @@ point: the index and the claim of the session move only by compare-and-swap.
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import ConflictError, RalphError, UnreachableError
 from ralph_wrap.git import store_blob
@@ -25,9 +26,7 @@ from ralph_wrap.interfaces.fleet.refs import index_ref, output_ref, stop_ref
 from ralph_wrap.interfaces.fleet.remote import FleetRemote, InterruptedWorkError, claim_of, free_id
 from ralph_wrap.interfaces.fleet.watch import HolderWatch, RunWatch
 from ralph_wrap.loop.policy import CutReason
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path

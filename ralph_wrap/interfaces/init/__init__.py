@@ -25,12 +25,11 @@ from __future__ import annotations
 
 import re
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.interfaces.init.supervisor import Supervisor
 from ralph_wrap.interfaces.init.wait import say
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from ralph_wrap.interfaces.init.wait import say
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.interfaces.init.wait import SignalWaiter
 

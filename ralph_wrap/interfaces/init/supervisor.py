@@ -7,12 +7,11 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.interfaces.init import child, processes
 from ralph_wrap.interfaces.init.wait import SignalWaiter, say
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

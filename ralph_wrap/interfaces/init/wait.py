@@ -11,8 +11,8 @@ import os
 import select
 import signal
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

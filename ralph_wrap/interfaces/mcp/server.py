@@ -18,6 +18,7 @@ import json
 import signal
 from functools import partial
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from anyio import Lock, create_task_group, open_signal_receiver, run, sleep
 from anyio.to_thread import run_sync
@@ -40,7 +41,6 @@ from ralph_wrap.system import deferred
 from ralph_wrap.system.log import lines_of, one_line, traceback_of
 from ralph_wrap.system.process import ENDING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

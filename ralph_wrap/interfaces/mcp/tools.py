@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from ralph_wrap.commands.worktree.enter import (
     EnteredWorktree,
@@ -23,10 +23,8 @@ from ralph_wrap.config.trust import require
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.state.project import find_project
 from ralph_wrap.system.log import Commands, lines_of, on_stderr
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.managed.find import find
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path

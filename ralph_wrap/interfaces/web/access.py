@@ -19,12 +19,12 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, RedirectResponse
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from starlette.concurrency import run_in_threadpool
@@ -39,7 +40,6 @@ from ralph_wrap.system.log import Log, traceback_of
 from ralph_wrap.system.text import command, some
 from ralph_wrap.worktree import temporary
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
@@ -14,7 +15,6 @@ from ralph_wrap.interfaces.web import actions, pages, static_files
 from ralph_wrap.interfaces.web.templates import render
 from ralph_wrap.system.log import traceback_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import Any

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ralph_wrap.system.named_tuple import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

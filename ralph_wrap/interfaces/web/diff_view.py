@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.branches.touches import ChangedFile, touches_of
 from ralph_wrap.git import patch
 from ralph_wrap.interfaces.web.highlight import Highlighter
 from ralph_wrap.interfaces.web.side_by_side import SideBySidePart, side_by_side
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

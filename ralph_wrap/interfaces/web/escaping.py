@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system.text import dollars
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

@@ -5,8 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict
-
-from ralph_wrap.system.named_tuple import NamedTuple
+from typing import NamedTuple
 
 _MOST = 50
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 from pygments.lexers import get_lexer_for_filename
@@ -11,7 +12,6 @@ from pygments.util import ClassNotFound
 
 from ralph_wrap.interfaces.web.escaping import shown
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

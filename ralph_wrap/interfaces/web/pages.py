@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import branches
 from ralph_wrap.commands import diff as diffing
@@ -20,10 +21,8 @@ from ralph_wrap.state import ids, inventory, report
 from ralph_wrap.state.audit.look import audit
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import objects_of, repository_of
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import some
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any

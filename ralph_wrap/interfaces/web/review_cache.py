@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.branches.intake import import_bundles
 from ralph_wrap.commands import review
@@ -16,9 +17,7 @@ from ralph_wrap.git import list_refs
 from ralph_wrap.state.project import RUN, has_clones, registries
 from ralph_wrap.system import files
 from ralph_wrap.system.log import traceback_of
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.commands.review import Review
     from ralph_wrap.state.project import Project

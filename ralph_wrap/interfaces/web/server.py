@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import uvicorn
 import uvicorn.lifespan.off
@@ -30,7 +31,6 @@ from ralph_wrap.system import deferred
 from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.process import ENDING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from itertools import islice, zip_longest
+from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.system.named_tuple import NamedTuple
-
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
@@ -16,9 +17,7 @@ from ralph_wrap.interfaces.web.conflict_matrix import matrix
 from ralph_wrap.interfaces.web.templates import render
 from ralph_wrap.state.project import objects_of
 from ralph_wrap.system.files import replace
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path

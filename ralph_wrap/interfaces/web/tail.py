@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.agents.output import FORMATS, OutputReader
 from ralph_wrap.agents.output.transcript import TranscriptFormatter
 from ralph_wrap.interfaces.web.escaping import plain
 from ralph_wrap.state.session_files import end_of, last_events, parsed
 from ralph_wrap.system import files
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any

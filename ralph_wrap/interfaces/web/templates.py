@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -10,7 +11,6 @@ from ralph_wrap.interfaces.web.escaping import finalize, quoted, shown
 from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.text import dollars
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.interfaces.web.event_words import in_words
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import dollars
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any

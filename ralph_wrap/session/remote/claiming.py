@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, UsageError
 from ralph_wrap.git import count_commits, list_refs, set_refs, store_blob
@@ -22,7 +23,6 @@ from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.config.repository_trust import require_direct
 from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.git import list_refs, set_refs, store_blob
@@ -12,7 +14,6 @@ from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.remote_refs import REMOTES, tracking
 from ralph_wrap.system import liveness
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

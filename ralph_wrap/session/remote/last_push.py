@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.checkpoint import snapshot as take_snapshot
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.session.ending import SessionState

@@ -12,6 +12,7 @@ ends its agent, and pushes what it has to ``refs/ralph/rescue/<id>/<session>/``.
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import list_refs, set_refs, store_blob
@@ -31,7 +32,6 @@ from ralph_wrap.session.remote.view import ClaimState
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from ralph_wrap.config import prompt_file
 from ralph_wrap.git import run_git
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.session.context import SessionContext
     from ralph_wrap.state.session_start import SessionStart

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git import count_commits, list_refs
 from ralph_wrap.git.remote import Silence, push_error, start_push
 from ralph_wrap.system.text import command
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

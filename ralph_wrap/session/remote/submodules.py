@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import decode_lines, run_git
@@ -11,7 +12,6 @@ from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.worktree.save.inspect import has_submodules
 from ralph_wrap.worktree.save.submodule_snapshot.make import read_snapshot, ref_of, snapshot_submodules
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

@@ -13,10 +13,10 @@ If the session ran in this project, the sweep has finished it here, and knows mo
 from __future__ import annotations
 
 import shlex
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git import create_ref, delete_ref, list_refs, move_ref, set_refs
 from ralph_wrap.state.record import FETCHED_FROM, SessionRecord, read_record
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import named
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.from_snapshot import work_of_snapshot
@@ -24,7 +24,6 @@ from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 from ralph_wrap.worktree.save.trees import session_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

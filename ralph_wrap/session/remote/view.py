@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.state import remote_claim
 from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config import Isolation, SandboxMode
 from ralph_wrap.errors import SandboxError
 from ralph_wrap.session.sandbox import bubblewrap, launcher
 from ralph_wrap.system import deferred
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import RunningCommand
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.system.named_tuple import NamedTuple
-
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path

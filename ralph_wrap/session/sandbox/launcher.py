@@ -15,8 +15,8 @@ import fcntl
 import os
 import sys
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap import agents
 from ralph_wrap.session.sandbox.bubblewrap import Reach
 from ralph_wrap.system import deferred
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 

@@ -7,6 +7,7 @@ import os
 import select
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import SandboxError
 from ralph_wrap.git import environment_with_config
@@ -18,7 +19,6 @@ from ralph_wrap.system import deferred
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec, StandardStreams
 from ralph_wrap.system.temporary import temporary_directory
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git.config_file import parse
 from ralph_wrap.git.safe.config_keys import Effect, effect_of, is_of_git_lfs, pattern_of
 from ralph_wrap.state.audit.finding import FindingKind
 from ralph_wrap.system import deferred
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.state.audit.reader import Reader
 

@@ -6,13 +6,12 @@ import os
 import shlex
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git.remote import without_secrets
 from ralph_wrap.system.files import digest
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import command, plain
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

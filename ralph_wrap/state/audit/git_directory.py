@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
 from ralph_wrap.state.audit.configuration import look_at_configuration
 from ralph_wrap.state.audit.finding import FindingKind
 from ralph_wrap.system import deferred
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.state.audit.reader import Reader
 

@@ -6,10 +6,11 @@ last second, hides nothing from the next look: see ``state.audit``.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.state.audit.look import audit
 from ralph_wrap.state.audit.warnings import log_findings
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.state.audit.finding import Finding
     from ralph_wrap.state.project import Project

@@ -11,6 +11,7 @@ import contextlib
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config.repository_trust import approved_keys
 from ralph_wrap.errors import RalphError
@@ -30,9 +31,7 @@ from ralph_wrap.state.audit.scan import Scan, scan
 from ralph_wrap.state.project import registries
 from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system.log import Commands
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import binascii
 import contextlib
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config import own_file
 from ralph_wrap.errors import RalphError
 from ralph_wrap.system.document import DocumentFormat
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.state.audit.finding import Finding, FindingKind, digest_of
 from ralph_wrap.system import files
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git import pointer
 from ralph_wrap.git.config_file import parse
@@ -20,9 +21,7 @@ from ralph_wrap.state.audit.git_directory import look_at_git_directory, look_at_
 from ralph_wrap.state.audit.reader import Reader
 from ralph_wrap.state.project import RUN
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

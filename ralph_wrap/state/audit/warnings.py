@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.errors import TamperedError
 from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.system.text import and_more, some
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

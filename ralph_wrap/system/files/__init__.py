@@ -10,6 +10,7 @@ import stat
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system import deferred
 from ralph_wrap.system.delete_tree import OPEN_DIRECTORY, TreeDeletion
@@ -18,7 +19,6 @@ from ralph_wrap.system.files.lock import is_locked as is_locked
 from ralph_wrap.system.files.lock import locked_directory as locked_directory
 from ralph_wrap.system.files.lock import try_lock as try_lock
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from io import BufferedReader

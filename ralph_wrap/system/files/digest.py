@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hashlib import sha1, sha256
     from typing import Any

@@ -7,10 +7,10 @@ import errno
 import fcntl
 import os
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system import deferred
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path

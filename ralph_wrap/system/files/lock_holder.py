@@ -9,14 +9,13 @@ import contextlib
 import os
 import shlex
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import LockedError
 from ralph_wrap.system import log, process_table
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process_table import PROC
 from ralph_wrap.system.text import plain, shortened
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path

@@ -16,20 +16,19 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.branches.intake import BASES
 from ralph_wrap.errors import GitError, IsolationError
 from ralph_wrap.git import decode, file_system_config, list_refs, pointer, run_git
 from ralph_wrap.git.new_repository import make_repository
 from ralph_wrap.system import deferred, files
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.replica import copy_replica, refresh, trust_cloned
 from ralph_wrap.worktree.create.transaction import check_out_new
 from ralph_wrap.worktree.layout import CONFIG, EVERYTHING, copy_layout, link, prepare
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import CLONE, write_mark
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path

@@ -21,16 +21,15 @@ import fcntl
 import os
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import StoppedError
 from ralph_wrap.git import decode, run_git
 from ralph_wrap.git.index import encode_paths
 from ralph_wrap.system import files
 from ralph_wrap.system.cancel import NEVER
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import named
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 

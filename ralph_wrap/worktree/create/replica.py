@@ -20,14 +20,13 @@ import os
 import re
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git import decode, decode_lines, existing_commits, list_refs, run_git
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.git.remote import list_remotes
 from ralph_wrap.system import deferred, files
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

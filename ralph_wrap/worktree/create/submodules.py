@@ -21,6 +21,7 @@ import os
 import re
 import time
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ralph_wrap.errors import GitError
@@ -41,7 +42,6 @@ from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.create.replica import CLONED
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

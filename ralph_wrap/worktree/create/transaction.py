@@ -23,6 +23,7 @@ import contextlib
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import (
     GitError,
@@ -52,7 +53,6 @@ from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import MARK
 from ralph_wrap.worktree.register import WorktreeBranch, add
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 

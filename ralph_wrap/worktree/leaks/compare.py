@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import decode, run_git
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.text import plain
 from ralph_wrap.worktree.leaks.observation import BRANCHES, CONFIGURATIONS, IGNORE
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 

@@ -14,12 +14,12 @@ The monitor does not know, and does not guess, which process made a change: the 
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.system import deferred
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import and_more, command, some
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path

@@ -29,19 +29,18 @@ import os
 import re
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git import decode, decode_lines, finish_git, pointer
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.git.safe.submodules import changed_inside
 from ralph_wrap.git.status import parse_entries, start_entries
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.ignore import RULE
 from ralph_wrap.worktree.leaks.refs import FREE, ObservedRefs
 from ralph_wrap.worktree.managed.git_config import without_our_lines
 from ralph_wrap.worktree.managed.metadata import read_mark
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Self

@@ -7,11 +7,11 @@ change. That spares a git process in each observation. A reftable is always read
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git import decode, pointer, start_git
 from ralph_wrap.system import files
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import list_refs
@@ -17,7 +18,6 @@ from ralph_wrap.worktree.managed.metadata import WorktreeMetadata, write_mark
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import WorktreeOwner
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path

@@ -15,6 +15,7 @@ import contextlib
 import os
 import time
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, RefusedError
 from ralph_wrap.git import run_git
@@ -23,7 +24,6 @@ from ralph_wrap.system.text import command
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.metadata import marked
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
     from pathlib import Path

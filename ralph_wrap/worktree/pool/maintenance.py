@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RefusedError
 from ralph_wrap.git import create_ref, decode, delete_ref, finish_git, list_refs, pointer, run_git, start_git
@@ -34,7 +35,6 @@ from ralph_wrap.worktree.trash import (
 )
 from ralph_wrap.worktree.warm import READY, REASON, WarmWorktree, in_pool, is_warm, ready
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 

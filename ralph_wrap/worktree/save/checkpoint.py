@@ -7,6 +7,7 @@ is lost with its disk or its container. A snapshot changes no file of the worktr
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import (
@@ -21,7 +22,6 @@ from ralph_wrap.git.index import commit_index, is_staged, list_index
 from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.git.safe.submodules import changed_inside, pointers_below
 from ralph_wrap.git.status import parse_status, stage_all, start_status
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.apart import store_again
 from ralph_wrap.worktree.save.clones import own_work
 from ralph_wrap.worktree.save.commits import make_snapshots
@@ -31,7 +31,6 @@ from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.registration import is_replaced, operation
 from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE, session_of, write_trees
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.git.status import Status

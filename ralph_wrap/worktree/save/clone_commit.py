@@ -14,6 +14,7 @@ import contextlib
 import os
 import stat
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import decode, list_refs
@@ -23,7 +24,6 @@ from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.save.checkpoint import commit_all
 from ralph_wrap.worktree.save.index import scratch_in
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path

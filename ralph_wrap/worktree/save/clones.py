@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import decode, decode_lines, list_refs, pointer, run_git
@@ -20,13 +21,11 @@ from ralph_wrap.git.config_file import parse
 from ralph_wrap.git.index import list_index
 from ralph_wrap.git.object_reader import read_objects
 from ralph_wrap.system import deferred, files
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.commits import named_commits, named_objects
 from ralph_wrap.worktree.save.index import lift_flags, status_of
 from ralph_wrap.worktree.save.trees import counted
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 

@@ -7,6 +7,7 @@ snapshot contains, gets a ref ``refs/ralph/snapshots/<id>/commit-<n>``.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import create_ref, decode_lines, delete_ref, existing_commits, list_refs, run_git
@@ -15,7 +16,6 @@ from ralph_wrap.git.oid import oids_in
 from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.system import files
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import decode_lines, existing_commits, list_refs, resolve_commit, run_git
@@ -25,12 +26,10 @@ from ralph_wrap.git.quarantine import (
 )
 from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.replica import CLONED
 from ralph_wrap.worktree.create.submodules import is_repository
 from ralph_wrap.worktree.save.commits import named_commits, named_objects, unreachable
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.errors import BlockingFileError
 from ralph_wrap.git import decode, decode_lines, existing_commits, list_refs, run_git
 from ralph_wrap.git.command import STUCK
@@ -10,7 +12,6 @@ from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.system import files
 from ralph_wrap.worktree.save.inspect import head_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.git import count_commits
 from ralph_wrap.git.compare import facts_of
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.trees import WORK_TITLE
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

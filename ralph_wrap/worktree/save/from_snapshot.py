@@ -11,13 +11,13 @@ The snapshot of a detached HEAD, or of another branch, stays on its own parent: 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.git import commit_tree, run_git, tree_of
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.index import write_tree
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.trees import AWAY_TITLE, INDEX_TITLE, WORK_TITLE, saved_state
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

@@ -9,6 +9,7 @@ import contextlib
 import os
 import stat
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git import finish_git, run_git
 from ralph_wrap.git.index import encode_paths, submodules_in
@@ -16,7 +17,6 @@ from ralph_wrap.git.status import parse_status, stage_paths, start_status
 from ralph_wrap.system import files
 from ralph_wrap.worktree.layout import is_sparse
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path

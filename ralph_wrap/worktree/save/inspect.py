@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import Head, finish_git, pointer, read_head, resolve_commit, run_git
@@ -19,7 +20,6 @@ from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.save.result import Losses
 from ralph_wrap.worktree.save.walk import file_clock, walk
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import (
@@ -23,7 +24,6 @@ from ralph_wrap.git.index import list_index, write_tree
 from ralph_wrap.git.object_reader import is_gone
 from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.git.status import Status
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.apart import StoreApart, present_of
 from ralph_wrap.worktree.save.clones import sort_nested
 from ralph_wrap.worktree.save.commits import make_snapshots, named_commits, named_objects, unreachable
@@ -50,7 +50,6 @@ from ralph_wrap.worktree.save.trees import (
 from ralph_wrap.worktree.save.walk import file_clock, walk
 from ralph_wrap.worktree.warm import taken_at
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path

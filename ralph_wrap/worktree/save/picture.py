@@ -7,15 +7,14 @@ directory of their own, which goes after the look.
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git import read_head
 from ralph_wrap.git.quarantine import borrow
 from ralph_wrap.git.scratch import private_directory
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.trees import write_trees
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

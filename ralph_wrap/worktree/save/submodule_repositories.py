@@ -7,14 +7,13 @@ the repository. This module does not read ``core.worktree`` in the configuration
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.safe.submodules import pointers_below
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.replica import TEMPLATES
 from ralph_wrap.worktree.model import LinkedWorktree
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path

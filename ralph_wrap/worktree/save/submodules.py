@@ -20,6 +20,7 @@ worktree: an unknown file in a repository, a path that leads out of it, and a re
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import finish_git, resolve_commit, run_git
@@ -33,7 +34,6 @@ from ralph_wrap.worktree.save.registration import operation
 from ralph_wrap.worktree.save.result import SavedSubmodule, below
 from ralph_wrap.worktree.save.submodule_repositories import SubmoduleRepository, find
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import commit_and_parents, commit_tree, read_commit, run_git, tree_of
 from ralph_wrap.git.index import cached_tree, start_to_write_tree, write_tree, written_tree
 from ralph_wrap.git.status import stage_all
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.index import (
     LONGEST_SEARCH,
     add_what_can_be,
@@ -20,7 +20,6 @@ from ralph_wrap.worktree.save.index import (
 )
 from ralph_wrap.worktree.save.walk import Unreadable
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Head
     from ralph_wrap.git.status import Status

@@ -8,13 +8,14 @@ or HEAD, has every commit of the branch. The branch of the same name on a remote
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.git import delete_ref, list_refs, resolve_commit, worktree_holding
 from ralph_wrap.git.merge import is_ancestor
 from ralph_wrap.git.read_back import other_tips, require_whole
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.save.commits import unreachable
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

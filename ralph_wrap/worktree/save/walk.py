@@ -15,13 +15,12 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.system import files
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.delete_tree import OPEN_DIRECTORY
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 

@@ -17,17 +17,16 @@ import os
 import stat
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git import decode, pointer
 from ralph_wrap.state import ids
 from ralph_wrap.system import delete_tree
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.model import TEMPORARY, WARM
 from ralph_wrap.worktree.ownership import MARK, mark_text
 from ralph_wrap.worktree.trash import deletion
 from ralph_wrap.worktree.trash.deletion import OpenEntry
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -15,6 +15,8 @@ After a kill in 4 or 5, the next round finds in 1 what origin has. If it is what
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.git import decode_lines, list_refs, run_git, store_blob
 from ralph_wrap.git.remote import Silence, leased_push, push_error, start_fetch
@@ -35,7 +37,6 @@ from ralph_wrap.interfaces.fleet.remote import MOST_REFS
 from ralph_wrap.state.remote_claim import CLAIMS
 from ralph_wrap.state.remote_refs import owner_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git import store_blob
 from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.interfaces.fleet.hub.repository import HUBS
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -13,14 +13,14 @@ its session from origin. A push of the branch would get in the way of the sessio
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.interfaces.fleet.hub.repository import HUBS, KEPT, is_ours
 from ralph_wrap.session.remote.view import RESCUE
 from ralph_wrap.state.remote_claim import CLAIMS
 from ralph_wrap.state.remote_refs import owner_of
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 

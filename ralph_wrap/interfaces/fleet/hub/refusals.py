@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git import decode_lines
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 

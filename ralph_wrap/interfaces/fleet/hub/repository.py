@@ -10,14 +10,13 @@ not have been answered. ``refs/hub/refused/`` has a blob for each ref that origi
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import ConflictError
 from ralph_wrap.git import Git, decode, git_environment, run_git
 from ralph_wrap.interfaces.fleet.remote import HUB_ORIGIN, HUB_REFUSED
 from ralph_wrap.system import files
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

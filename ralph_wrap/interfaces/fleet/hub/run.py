@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import git_environment
@@ -13,10 +14,8 @@ from ralph_wrap.interfaces.fleet.hub.forward import Forwarder
 from ralph_wrap.interfaces.fleet.hub.repository import NAME, open_repository
 from ralph_wrap.interfaces.fleet.hub.server import HubServer
 from ralph_wrap.interfaces.fleet.order import with_credential
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.system.process import ENDING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

@@ -18,11 +18,11 @@ import sys
 import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
 
 from ralph_wrap.interfaces.fleet.hub.repository import NAME
 from ralph_wrap.system.process import ENDING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from io import BufferedReader

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.interfaces.fleet.kubernetes.job import job_name
@@ -11,7 +12,6 @@ from ralph_wrap.system.document import from_json
 from ralph_wrap.system.process import RunningCommand
 from ralph_wrap.system.text import plain
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

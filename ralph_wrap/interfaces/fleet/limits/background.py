@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import random
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import Self

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config.allowance import Allowance
 from ralph_wrap.errors import RalphError
@@ -20,9 +21,7 @@ from ralph_wrap.interfaces.fleet.limits.ledger import DOLLAR, Lease, Ledger, dec
 from ralph_wrap.interfaces.fleet.refs import cost_ref
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.remote_refs import tracking
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph_wrap.interfaces.fleet.limits.background import Conversation
     from ralph_wrap.interfaces.fleet.remote import FleetRemote

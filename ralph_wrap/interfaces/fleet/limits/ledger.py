@@ -7,11 +7,10 @@ worker notices if another program sets them back. Amounts are whole millionths o
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.system.document import DocumentFormat
-from ralph_wrap.system.named_tuple import NamedTuple
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

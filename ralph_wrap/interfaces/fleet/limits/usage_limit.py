@@ -14,6 +14,7 @@ import os
 import random
 import re
 import time
+from typing import TYPE_CHECKING
 
 from ralph_wrap.git import list_refs, store_blob
 from ralph_wrap.git.remote import RemoteChange, start_atomic_push, start_fetch
@@ -23,7 +24,6 @@ from ralph_wrap.loop import usage_limit
 from ralph_wrap.state.remote_refs import tracking
 from ralph_wrap.system.document import DocumentFormat
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import existing_commits, list_refs
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.create.submodules import is_repository
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.copy_commits import RepositoryTips, held, transferred
 from ralph_wrap.worktree.save.submodule_snapshot.make import read_snapshot
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path

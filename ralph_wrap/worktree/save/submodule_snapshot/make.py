@@ -20,6 +20,7 @@ The snapshot of an earlier session gets another ref before it is replaced: no ot
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import (
@@ -38,7 +39,6 @@ from ralph_wrap.git.index import GITLINK
 from ralph_wrap.git.safe.batch import read_objects
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat
-from ralph_wrap.system.named_tuple import NamedTuple
 from ralph_wrap.worktree.save.clones import sort_nested
 from ralph_wrap.worktree.save.commits import make_snapshots, named_objects
 from ralph_wrap.worktree.save.copy_commits import RepositoryTips, held, outermost, transferred
@@ -47,7 +47,6 @@ from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.submodule_repositories import find
 from ralph_wrap.worktree.save.trees import WORK_TITLE, write_trees
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
