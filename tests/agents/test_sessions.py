@@ -141,7 +141,7 @@ def test_a_usage_limit_is_known_with_its_time(program: Program, repo: Repo, tmp_
 @pytest.mark.parametrize("program", ["claude"], indirect=True)
 def test_a_usage_limit_is_waited_for(program: Program, repo: Repo, tmp_path: Path) -> None:
     """The same iteration is done again when it has ended, and keeps its promise; nothing has counted."""
-    until = int(time.time()) + 12  # it takes 2 s to start, and more where others want the processor
+    until = int(time.time()) + 25  # it takes 2 s to start, and up to 15 where others want the processor
     script: list[list[Turn]] = [[Limited(until), Say(PROMISE)]]
     strict = ("-n", "1", "--max-failures", "1", "--max-stalls", "1")
     with _running(program, repo, tmp_path, script, *strict, change=with_subscription) as running_:
