@@ -29,7 +29,8 @@ def searched():
     ours = [module for name, module in sys.modules.items() if name.startswith("ralph_wrap.")]
     return [module.__name__ for module in ours if type(module.__loader__).__name__ != "BytecodeLoader"]
 def loaded():
-    return [name for name, module in sys.modules.items() if module.__spec__ or name == "__main__"]
+    found = sys.modules.items()  # typing.io of Python 3.11 has no __spec__
+    return [name for name, module in found if getattr(module, "__spec__", None) or name == "__main__"]
 atexit.register(lambda: print(json.dumps([loaded(), gc.isenabled(), searched()])))
 sys.argv = ["ralph-wrap", "run", "-n", "1", "--", "true"]
 from ralph_wrap.__main__ import main
