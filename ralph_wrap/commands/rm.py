@@ -106,7 +106,9 @@ def remove_all(
             failures.append(RalphError(f"rm of session {name} failed: {error}"))
     if not failures:
         return removed, None
-    return removed, type(failures[0])("; ".join(error.message for error in failures), failures[0].hint)
+    first = failures[0]  # its kind decides the exit status
+    first.message = "; ".join(error.message for error in failures)
+    return removed, first
 
 
 def without_foreign(project: Project, names: Iterable[str]) -> tuple[list[str], RefusedError | None]:

@@ -397,7 +397,7 @@ def _hint(git: Git, repository: Repository, branch: str) -> str:
             return f"{directory} is mounted read-only: mount it read-write"
         if not os.access(directory, os.W_OK):
             return f"{directory} cannot be written by user id {os.geteuid()}: start as its owner"
-    probe = repository.root.with_name(f"{repository.root.name}.probe")
+    probe = repository.root.parent / f"{repository.root.name}.probe"
     add_probe = command("git", "-C", repository.root, "worktree", "add", "--detach", probe)
     remove_probe = command("git", "-C", repository.root, "worktree", "remove", "--force", probe)
     return f"to see whether git alone can make one, and what it says: {add_probe} && {remove_probe}"
