@@ -12,6 +12,7 @@ A program with the user's rights is not stopped: it can write the file itself.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -19,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.system import files, privileges
-from ralph_wrap.system.files import digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ def path_of(purpose: str, root: Path, environ: Mapping[str, str]) -> Path:
 
     """
     directory = privileges.state_home(environ) / purpose
-    path = directory / f"{digest.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
+    path = directory / f"{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
     if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise RalphError(
             f"{path.parent} is inside the project, where agents could approve commands themselves",

@@ -13,6 +13,7 @@ the clock of this boot, too, which nobody sets.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import shlex
 from functools import cached_property
@@ -21,7 +22,6 @@ from typing import TYPE_CHECKING
 from ralph_wrap.loop.policy import LONGEST_HOLD
 from ralph_wrap.system import deferred, files, liveness
 from ralph_wrap.system.document import DocumentFormat
-from ralph_wrap.system.files import digest
 from ralph_wrap.system.uptime import uptime
 
 if TYPE_CHECKING:
@@ -158,4 +158,4 @@ def _digits(environ: Mapping[str, str]) -> str:
     account = sorted(
         (name, value) for name, value in environ.items() if value and _ACCOUNT_VARIABLES.fullmatch(name)
     )
-    return digest.sha256(json.dumps(account).encode()).hexdigest()[:_DIGITS]
+    return hashlib.sha256(json.dumps(account).encode()).hexdigest()[:_DIGITS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 from pathlib import Path
@@ -224,7 +225,7 @@ def registries(project: Project) -> Iterator[Registry]:
 
 def _away(project: Project) -> Registry:
     """Return the registry outside the project, for a project that cannot hold one."""
-    key = deferred.digest.sha256(os.fsencode(project.root)).hexdigest()[:16]
+    key = hashlib.sha256(os.fsencode(project.root)).hexdigest()[:16]
     return Registry(privileges.state_home(project.environ) / key)
 
 

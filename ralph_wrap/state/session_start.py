@@ -7,13 +7,11 @@ file with a wrong signature, and ralph-wrap starts nothing from it without the u
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
 import os
 import stat
-
-# hashlib would load OpenSSL, which takes 10 ms; its BLAKE2 (RFC 7693) is this one.
-from _blake2 import blake2b
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -157,7 +155,7 @@ def _keyed_hash(kind: str, values: Iterable[Any], directory: Path, key: bytes) -
     if not key:
         return ""
     signed = json.dumps([kind, os.fspath(directory), *values], sort_keys=True).encode()
-    return blake2b(signed, key=key, digest_size=32).hexdigest()
+    return hashlib.blake2b(signed, key=key, digest_size=32).hexdigest()
 
 
 def _key(project: Project, *, make: bool) -> bytes:

@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from ralph_wrap.state.audit import guard as guard
     from ralph_wrap.system import container as container
     from ralph_wrap.system import dialogue as dialogue
-    from ralph_wrap.system.files import digest as digest
     from ralph_wrap.system.files import lock_holder as lock_holder
     from ralph_wrap.worktree import restore as restore
     from ralph_wrap.worktree import warm as warm
@@ -107,7 +106,6 @@ FOR_SOME_PROJECTS = {
 _FOR_WORKTREES = {
     "hashlib": "hashlib",
     "shutil": "shutil",
-    "digest": "ralph_wrap.system.files.digest",
     "dialogue": "ralph_wrap.system.dialogue",
     "ctypes": "ctypes",  # inotify, prctl, syncfs: after git has begun to check out
     "landings": "ralph_wrap.state.landings",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -13,7 +14,6 @@ from ralph_wrap.git.safe.submodules import inner_git, pointers_below
 from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.system import files
 from ralph_wrap.system.cancel import NEVER
-from ralph_wrap.system.files import digest
 from ralph_wrap.worktree.save.registration import is_replaced
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def is_pristine(state: str) -> bool:
 def _digest(
     head: str, top: Path, paths: Iterable[str], cancel: CancelToken, *, largest: int = _HASHED
 ) -> str:
-    found = digest.sha1(usedforsecurity=False)
+    found = hashlib.sha1(usedforsecurity=False)
     for path in paths:
         if cancel.requested:  # 20,000 files take more than a second
             return ""

@@ -15,7 +15,7 @@ import contextlib
 import errno
 import os
 import stat
-from binascii import crc32
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -219,7 +219,7 @@ def _is_harmless(entry: ConfigEntry) -> bool:
 def _name(common_dir: Path, is_approved: bool) -> str:
     """Return a name for one repository at one path."""
     found = common_dir.stat()
-    path = crc32(os.fsencode(common_dir))
+    path = zlib.crc32(os.fsencode(common_dir))
     return f"{found.st_dev:x}-{found.st_ino:x}-{path:08x}{'-approved' if is_approved else ''}"
 
 

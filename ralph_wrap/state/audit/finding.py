@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 from enum import Enum
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.git.remote import without_secrets
-from ralph_wrap.system.files import digest
 from ralph_wrap.system.text import command, plain
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Finding(NamedTuple):
 
 def digest_of(file: str, *parts: str | bytes) -> str:
     """Return a hash of a file and of what stands there."""
-    found = digest.sha256(os.fsencode(file))
+    found = hashlib.sha256(os.fsencode(file))
     for part in parts:
         content = part if isinstance(part, bytes) else os.fsencode(part)
         found.update(b"\0%d\0" % len(content) + content)

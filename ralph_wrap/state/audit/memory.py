@@ -7,7 +7,7 @@ user's rights and home can.
 
 from __future__ import annotations
 
-import binascii
+import base64
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,7 +65,7 @@ def _meaning(fields: Mapping[str, Any], project: str) -> AuditMemory:
     if fields["project"] != project:
         raise ValueError("another project")
     contents = {
-        str(shown_path): binascii.a2b_base64(content) for shown_path, content in fields["contents"].items()
+        str(shown_path): base64.b64decode(content) for shown_path, content in fields["contents"].items()
     }
     return AuditMemory(dict(fields["accepted"]), dict(fields["since"]), contents, str(fields["looked"]))
 
@@ -87,7 +87,7 @@ def remember(root: Path, environ: Mapping[str, str], memory: AuditMemory) -> Non
         if len(content) <= _LARGEST_COPY
     }
     contents = {
-        shown_path: binascii.b2a_base64(content, newline=False).decode()
+        shown_path: base64.b64encode(content).decode()
         for shown_path, content in [*small.items()][:_MOST_COPIES]
     }
     fields = {**memory._asdict(), "project": own_file.name_of(root), "contents": contents}
