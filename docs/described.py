@@ -128,7 +128,6 @@ REFS = {
     "refs/ralph-remotes/<remote>/": "What the last fetch or push has seen of the sessions on a remote.",
     "refs/ralph/claims/<id>": "On a remote: the claim of a session, a JSON object.",
     "refs/ralph/fleet/<run>/": "On a remote: a run of a fleet, its indexes, and what its workers printed.",
-    "refs/ralph/hubs/<hub>": "On a remote: what a hub replaces with each push, to notice a restored remote.",
     "refs/ralph/rescue/<id>/<session>/": "On a remote: work of a session that lost its claim.",
 }
 """The refs in the repository of the project."""

@@ -136,14 +136,19 @@ def start_atomic_push(
         ValueError: there is no change. Git would push what its configuration names.
 
     """
-    return _start_leased_push(git, remote, changes, atomic=True, silence=silence)
+    if not changes:
+        raise ValueError("a push without refs")
+    leases = [f"--force-with-lease={ref}:{before or ''}" for ref, before, _ in changes]
+    refspecs = [f"{after or ''}:{ref}" for ref, _, after in changes]
+    words = (*_push_words(atomic=True), *leases, "--", remote, *refspecs)
+    return _start(git, *words, config=_unless_silent(silence))
 
 
 @contextlib.contextmanager
-def leased_push(
-    git: Git, remote: str, changes: Sequence[RemoteChange], *, atomic: bool = True
-) -> Iterator[RunningCommand]:
+def leased_push(git: Git, remote: str, changes: Sequence[RemoteChange]) -> Iterator[RunningCommand]:
     """Start ``git push`` of any number of refs, each with a lease, and yield it; it ends with the context.
+
+    The remote changes all of them, or none.
 
     Git compares each refspec and each lease with each ref of the remote. With 1,000 of them, and 8,000 refs
     at the remote, a push took 19 s of processor time. Git looks up what one pattern names, and it looks up a
@@ -153,7 +158,6 @@ def leased_push(
     Arguments:
         remote: one of the names that :func:`list_remotes` returns.
         changes: one change for each ref.
-        atomic: the remote changes all of them, or none.
 
     Raises:
         ValueError: there is no change. Git would push what its configuration names.
@@ -161,14 +165,14 @@ def leased_push(
 
     """
     if len(changes) < _MANY or _tracks(git, remote, [change.ref for change in changes]):
-        with _start_leased_push(git, remote, changes, atomic=atomic) as running:
+        with start_atomic_push(git, remote, changes) as running:
             yield running
         return
     deletions = [f":{change.ref}" for change in changes if change.after is None]
     before = {change.ref: change.before for change in changes if change.before}
     after = {change.ref: change.after for change in changes if change.after}
     with _pushed_refs(git, remote, before, after) as (prefix, config):
-        words = (*_push_words(atomic=atomic), "--force-with-lease", "--", remote)
+        words = (*_push_words(atomic=True), "--force-with-lease", "--", remote)
         with _start(git, *words, f"{prefix}*:refs/*", *deletions, config=config) as running:
             yield running
 
@@ -232,17 +236,6 @@ def _is_left(ref: str) -> bool:
     """Return whether a killed push has left a ref of ours."""
     begun = ref.removeprefix(_PUSHED).partition("-")[0]
     return begun.isdecimal() and int(begun) < time.time() - _LONGEST_PUSH
-
-
-def _start_leased_push(
-    git: Git, remote: str, changes: Sequence[RemoteChange], *, atomic: bool, silence: float = 0
-) -> RunningCommand:
-    if not changes:
-        raise ValueError("a push without refs")
-    leases = [f"--force-with-lease={ref}:{before or ''}" for ref, before, _ in changes]
-    refspecs = [f"{after or ''}:{ref}" for ref, _, after in changes]
-    words = (*_push_words(atomic=atomic), *leases, "--", remote, *refspecs)
-    return _start(git, *words, config=_unless_silent(silence))
 
 
 def _push_words(*, atomic: bool) -> tuple[str, ...]:

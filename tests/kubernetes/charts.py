@@ -15,16 +15,15 @@ if TYPE_CHECKING:
 DIRECTORY = Path(__file__).parents[2] / "docker" / "kubernetes"
 
 
-def render_chart(name: str, values: Mapping[str, Any], chart: str = "chart") -> str:
+def render_chart(name: str, values: Mapping[str, Any]) -> str:
     """Return the objects that Helm makes of a chart; its errors are AssertionErrors."""
-    return _run(
-        "helm", "template", name, str(DIRECTORY / chart), "--values", "-", text=json.dumps(dict(values))
-    )
+    chart = str(DIRECTORY / "chart")
+    return _run("helm", "template", name, chart, "--values", "-", text=json.dumps(dict(values)))
 
 
-def render_kustomization(directory: str = "kustomize") -> str:
+def render_kustomization() -> str:
     """Return the objects that kubectl makes of a kustomization."""
-    return _run("kubectl", "kustomize", str(DIRECTORY / directory))
+    return _run("kubectl", "kustomize", str(DIRECTORY / "kustomize"))
 
 
 def _run(program: str, *arguments: str, text: str = "") -> str:

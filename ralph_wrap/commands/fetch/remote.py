@@ -65,7 +65,7 @@ class RemoteSessions:
 
         Only its claim says the name of a branch that a user has named. So a second fetch brings those that no
         earlier claim has named. With a list of refs first, there would be two connections each time. A ref on
-        the remote for each such branch would need leases and deletions of its own, also in hubs.
+        the remote for each such branch would need leases and deletions of its own.
         """
         known = self._named_branches()
         self._fetch([*every_refspec(self.name), *self._specs(known)])

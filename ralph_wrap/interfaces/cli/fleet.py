@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from ralph_wrap.interfaces.cli.fleet_control import logs, ps, resume, rm, stop
-from ralph_wrap.interfaces.cli.fleet_hub import hub
 from ralph_wrap.interfaces.cli.fleet_run import REMOTE, run
 from ralph_wrap.system.log import on_stderr
 
@@ -30,7 +29,6 @@ fleet.command()(logs)
 fleet.command()(stop)
 fleet.command()(resume)
 fleet.command()(rm)
-fleet.command()(hub)
 
 _FAILED = 1
 _NO_LIMIT = 30 * 86400.0  # seconds

@@ -227,7 +227,7 @@ def _start(project: Project, config: ClusterConfig, planned: PlannedRun, log: Lo
     from ralph_wrap.interfaces.fleet.started import StartedRun, write_started  # noqa: PLC0415
 
     spec, commit = planned
-    address = address_of(project, REMOTE, config.hub or config.remote)
+    address = address_of(project, REMOTE, config.remote)
     manifest = json.dumps(job_manifest(config, spec, commit, address), indent=2)
     if dry_run:
         typer.echo(manifest)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, RalphError, UnreachableError
 from ralph_wrap.git import Git, decode_lines, git_environment, knows_committer, list_refs, run_git, set_refs
 from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.interfaces.fleet.refs import spec_ref
-from ralph_wrap.interfaces.fleet.remote import FleetRemote, not_forwarded
+from ralph_wrap.interfaces.fleet.remote import FleetRemote
 from ralph_wrap.interfaces.fleet.spec import read_spec
 from ralph_wrap.session.remote.view import RESCUE
 from ralph_wrap.state import report, stop_request
@@ -31,16 +30,12 @@ if TYPE_CHECKING:
     from ralph_wrap.interfaces.fleet.order import WorkOrder
     from ralph_wrap.interfaces.fleet.spec import FleetSpec
     from ralph_wrap.state.report import SessionReport
-    from ralph_wrap.system.log import Log
 
 REMOTE = "origin"
 """The name of the remote in the clone."""
 
 _PROJECT = "project"  # the directory of the clone in the workspace
 _ATTEMPTS = 3  # to push what the remote refuses
-_TO_ORIGIN = 5.0  # seconds between two looks whether a hub has forwarded
-_LONGEST_TO_ORIGIN = 60.0  # seconds between two of them after a long time
-_SAID = 60.0  # seconds until the wait is long, and the worker says so
 _STASH = "refs/stash"
 _ELSEWHERE = re.compile(r"refs/(?:ralph-remotes|remotes)/|refs/ralph/snapshots/[^/]+/(?!commit-|submodules$)")
 
@@ -151,28 +146,6 @@ class WorkClone:
             except UnreachableError:  # it has just answered: it refuses them, or went away
                 patience.pause(1.0)
 
-    def wait_for_origin(self, agent_id: str, output: str, patience: RemoteRetries, log: Log) -> None:
-        """Wait until a hub has brought all of a session to its origin. Only then is its index done.
-
-        Arguments:
-            agent_id: of the session.
-            output: ref of what its workers have printed.
-            patience: of the worker.
-            log: gets why the worker waits, each reason once.
-
-        """
-        refs = (f"refs/heads/ralph/{agent_id}*", f"refs/ralph/*/{agent_id}*", output)
-        wait, begun, said = _TO_ORIGIN, time.monotonic(), set[str]()
-        while lacking := patience.repeat(lambda: not_forwarded(self.remote, *refs)):
-            is_long = time.monotonic() > begun + _SAID
-            for ref, reason in lacking.items():
-                words = f"origin refuses {ref}: {reason}" if reason else f"origin does not have {ref} yet"
-                if words not in said and (reason or is_long):
-                    said.add(words)
-                    log.warning("fleet.waits_for_origin", f"{words}; the hub keeps it, and the worker waits")
-            patience.pause(wait)
-            wait = min(2 * wait, _LONGEST_TO_ORIGIN) if is_long else wait
-
     @property
     def limits(self) -> Path:
         """The directory of the usage limits that the sessions of this clone share; its parent exists."""
@@ -236,8 +209,6 @@ def _name_committer(git: Git, spec: FleetSpec) -> None:
 def _fetch_spec(remote: FleetRemote, order: WorkOrder) -> None:
     ref = spec_ref(order.run)
     found = remote.listed(ref).get(ref)
-    if found != order.spec and order.is_hub:
-        raise UnreachableError(f"the hub has not fetched run {order.run} from its origin yet")
     if found != order.spec:
         what = "another run by this name" if found else "no such run"
         raise RalphError(f"the remote has {what}: {order.run}", "start the run again: ralph-wrap fleet run")

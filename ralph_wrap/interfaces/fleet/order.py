@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 REMOTE, RUN, SPEC = "RALPH_FLEET_REMOTE", "RALPH_FLEET_RUN", "RALPH_FLEET_SPEC"
 INDEX, JOB_INDEX = "RALPH_FLEET_INDEX", "JOB_COMPLETION_INDEX"
-HUB = "RALPH_FLEET_HUB"
 GRACE, WORKSPACE, CREDENTIAL = "RALPH_FLEET_GRACE", "RALPH_FLEET_WORKSPACE", "RALPH_FLEET_GIT_CREDENTIAL"
 
 WORK_STAYS = 3
@@ -38,7 +37,6 @@ class WorkOrder(NamedTuple):
         grace: seconds between SIGTERM and SIGKILL.
         workspace: an empty directory, or one that does not exist.
         credential: a file of git-credential-store(1); ``None`` for none.
-        is_hub: the remote is a hub, which forwards to origin.
 
     """
 
@@ -49,7 +47,6 @@ class WorkOrder(NamedTuple):
     grace: float
     workspace: Path
     credential: Path | None
-    is_hub: bool = False
 
 
 def read_order(environ: Mapping[str, str], cwd: Path) -> WorkOrder:
@@ -72,7 +69,6 @@ def read_order(environ: Mapping[str, str], cwd: Path) -> WorkOrder:
         ),
         workspace=cwd / environ.get(WORKSPACE, ""),
         credential=cwd / credential if credential else None,
-        is_hub=environ.get(HUB) == "1",
     )
 
 

@@ -28,12 +28,6 @@ if TYPE_CHECKING:
     from ralph_wrap.state.remote_claim import RemoteClaim
     from ralph_wrap.system.process import CompletedCommand, RunningCommand
 
-HUB_ORIGIN = "refs/hub/origin/"
-"""What the origin of a hub has, on the hub: ``refs/heads/x`` is ``refs/hub/origin/heads/x``."""
-
-HUB_REFUSED = "refs/hub/refused/"
-"""On a hub, why its origin refuses a ref: ``refs/hub/refused/heads/x`` is a blob with the reason."""
-
 MOST_REFS = 2000
 """Refs of one command: with 10,000, its command line is too long for execve(2)."""
 
@@ -184,29 +178,6 @@ def free_id(remote: FleetRemote) -> str:
         heads, claims = f"refs/heads/ralph/{agent_id}*", remote_claim.ref_of(agent_id)
         if not remote.listed(heads, claims, f"refs/ralph/*/{agent_id}/*"):
             return agent_id
-
-
-def not_forwarded(remote: FleetRemote, *patterns: str) -> dict[str, str]:
-    """Return the refs of a hub that its origin lacks, and why origin refuses them; empty for no reason yet.
-
-    Errors are those of :meth:`FleetRemote.listed`.
-
-    Arguments:
-        patterns: match refs of the hub.
-
-    """
-    noted = [pattern.replace("refs/", HUB_ORIGIN, 1) for pattern in patterns]
-    refused = [pattern.replace("refs/", HUB_REFUSED, 1) for pattern in patterns]
-    found = remote.listed(*patterns, *noted, *refused)
-    lacking = [
-        ref
-        for ref, oid in found.items()
-        if not ref.startswith((HUB_ORIGIN, HUB_REFUSED))
-        and found.get(ref.replace("refs/", HUB_ORIGIN, 1)) != oid
-    ]
-    notes = {ref: ref.replace("refs/", HUB_REFUSED, 1) for ref in lacking}
-    reasons = remote.blobs({note: found[note] for note in notes.values() if note in found})
-    return {ref: reasons.get(note, b"").decode(errors="replace") for ref, note in notes.items()}
 
 
 def claim_of(remote: FleetRemote, agent_id: str) -> tuple[RemoteClaim | None, str]:

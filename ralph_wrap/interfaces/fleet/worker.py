@@ -182,10 +182,6 @@ class Worker:
     def _settle(self, state: IndexState, oid: str) -> int:
         """Mark the index as done or stopped, together with the output."""
         self._patience.is_ending = True
-        if self._order.is_hub:
-            self._patience.repeat(lambda: self._push_output(None))
-            output = output_ref(self._order.run, state.number)
-            self._clone.wait_for_origin(state.id, output, self._patience, self._log)
         ref = index_ref(self._order.run, self._order.number)
         change = RemoteChange(ref, oid, store_blob(self._remote.git, state.encode()))
         # If another worker was faster, the index is final all the same: only a final state replaces a claim.

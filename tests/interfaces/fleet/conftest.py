@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.interfaces.fleet.hubs import RunningHub
 from tests.interfaces.fleet.runs import FleetRun
 from tests.support.repo import Repo
 
@@ -26,12 +25,3 @@ def fleet_run(repo: Repo, tmp_path: Path) -> Iterator[FleetRun]:
     run = FleetRun(repo, Repo(remote), tmp_path)
     yield run
     run.end()
-
-
-@pytest.fixture
-def hub(fleet_run: FleetRun) -> Iterator[RunningHub]:
-    """Return a hub that runs."""
-    running = RunningHub(fleet_run)
-    yield running
-    if running.process.poll() is None:
-        running.end()

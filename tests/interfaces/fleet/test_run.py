@@ -88,18 +88,17 @@ def test_a_dry_run_prints_the_manifest_and_starts_nothing(fleet_run: FleetRun) -
     assert (fleet_run.refs(), fleet_run.calls()) == (before, [])
 
 
-def test_pods_use_the_hub(fleet_run: FleetRun) -> None:
-    """They get its address. The spec and the ledger of the limit go to origin all the same."""
-    address = "http://ralph-wrap-hub/project.git"
-    fleet_run.repo.write(".ralph/fleet.yaml", f"{CONFIG}hub: {address}\n")
-    started = fleet(fleet_run, "run", "--count", "2", "--fleet-max-cost", "5", "--", "true")
+def test_pods_use_the_address_that_they_reach(fleet_run: FleetRun) -> None:
+    """It may be another one than that of origin, which gets the spec."""
+    address = "http://git/project.git"
+    fleet_run.repo.write(".ralph/fleet.yaml", f"{CONFIG}remote: {address}\n")
+    started = fleet(fleet_run, "run", "--count", "2", "--", "true")
     assert started.status == 0, started.stderr
     name = started.stdout.decode().strip()
     [call] = fleet_run.calls()
-    variables = _variables(json.loads(call["stdin"]))
-    assert (variables["RALPH_FLEET_REMOTE"], variables["RALPH_FLEET_HUB"]) == (address, "1")
+    assert _variables(json.loads(call["stdin"]))["RALPH_FLEET_REMOTE"] == address
     prefix = f"refs/ralph/fleet/{name}/"
-    assert {*fleet_run.refs(prefix)} == {f"{prefix}cost", f"{prefix}spec"}
+    assert {*fleet_run.refs(prefix)} == {f"{prefix}spec"}
 
 
 def test_the_pod_is_locked_down() -> None:

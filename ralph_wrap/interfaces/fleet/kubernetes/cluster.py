@@ -27,7 +27,6 @@ class ClusterConfig(NamedTuple):
     Attributes:
         image: the image of the workers, with ralph-wrap and the agent.
         remote: address of the git remote, as pods reach it; empty for that of the remote ``origin``.
-        hub: address of a hub for the pods, instead of the remote; empty for none.
         context: of kubectl; empty for the current one.
         namespace: empty for that of the context.
         git_credential: name of a secret whose key ``credentials`` is a file of git-credential-store(1).
@@ -50,7 +49,6 @@ class ClusterConfig(NamedTuple):
 
     image: str
     remote: str = ""
-    hub: str = ""
     context: str = ""
     namespace: str = ""
     git_credential: str = ""
@@ -162,7 +160,7 @@ def _tables(value: Any) -> tuple[dict[str, Any], ...]:
 
 _KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     **dict.fromkeys(
-        ("image", "remote", "hub", "context", "namespace", "git_credential", "pull_policy", "workspace"),
+        ("image", "remote", "context", "namespace", "git_credential", "pull_policy", "workspace"),
         (_text, "a text"),
     ),
     **dict.fromkeys(("secrets", "image_pull_secrets"), (_texts, "a list of names")),

@@ -37,7 +37,7 @@ def job_manifest(config: ClusterConfig, spec: FleetSpec, commit: str, remote: st
         config: what ``.ralph/fleet.yaml`` says.
         spec: the run.
         commit: object id of its spec on the remote.
-        remote: address of the git remote, or of the hub if there is one.
+        remote: address of the git remote.
 
     """
     labels = {"app.kubernetes.io/name": "ralph-wrap", "ralph-wrap/run": spec.run}
@@ -122,8 +122,6 @@ def _variables(config: ClusterConfig, run: str, commit: str, remote: str) -> dic
         "HOME": _HOME,
         "TMPDIR": _TMP,
     }
-    if config.hub:
-        variables[order.HUB] = "1"
     if config.git_credential:
         variables[order.CREDENTIAL] = f"{_CREDENTIAL}/credentials"
     return variables
