@@ -33,13 +33,6 @@ print(getattr(needs, sys.argv[1]).missing())
 """
 """Runs a trial after the process has given up what root may do. Programs that it runs get nothing back."""
 
-WITHOUT_NAMESPACES = """
-import sys
-from tests.support import needs
-open("/proc/sys/user/max_user_namespaces", "w").write("0")
-print(getattr(needs, sys.argv[1]).missing())
-"""
-
 
 def _asked(program: str, right: str, *under: str) -> str:
     words = (*under, sys.executable, "-c", program, right)
@@ -52,7 +45,7 @@ def test_a_right_that_the_kernel_refuses_is_missing(right: str) -> None:
     assert "kernel lets these tests" in _asked(WITHOUT_CAPABILITIES, right)
 
 
-@pytest.mark.parametrize("right", [*RIGHTS, "INOTIFY_LIMITS"])
+@pytest.mark.parametrize("right", RIGHTS)
 def test_a_right_that_the_kernel_grants_is_there(right: str) -> None:
     """Root with the capabilities for it has every right, but what a mount takes away: no test is skipped."""
     status = Path("/proc/self/status").read_text()
@@ -63,17 +56,8 @@ def test_a_right_that_the_kernel_grants_is_there(right: str) -> None:
     need: Need = getattr(needs, right)
     if right == "PROGRAM_FOR_OTHERS" and not all(path.stat().st_mode & 1 for path in ROOT.parents):
         assert "other users cannot run" in need.missing()
-    elif right == "INOTIFY_LIMITS" and os.statvfs("/proc/sys").f_flag & os.ST_RDONLY:  # in a container
-        assert "no user namespace" in need.missing()
     else:
         assert need.missing() == ""
-
-
-@needs.needs(needs.INOTIFY_LIMITS)
-def test_user_namespaces_that_are_forbidden_are_missing() -> None:
-    """Below a user namespace that may have no other one."""
-    under = ("unshare", "--user", "--map-root-user")
-    assert "no user namespace" in _asked(WITHOUT_NAMESPACES, "INOTIFY_LIMITS", *under)
 
 
 def test_a_program_is_there_or_missing(monkeypatch: pytest.MonkeyPatch) -> None:

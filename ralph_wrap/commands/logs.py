@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from typing import TYPE_CHECKING
 
 from ralph_wrap.agents.output import FORMATS, OutputReader
@@ -19,19 +20,19 @@ from ralph_wrap.state import inventory
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import document
 from ralph_wrap.system.files import write_all
-from ralph_wrap.system.inotify import CAME, MODIFIED, DirectoryWatch, GrowingFile
 from ralph_wrap.system.liveness import is_running, pid_namespace
+from ralph_wrap.system.polling import POLL_INTERVAL, reader_stays
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-    from typing import Any
+    from typing import Any, Self
 
     from ralph_wrap.state.inventory import FoundSession
     from ralph_wrap.state.project import Project
 
-_LOOK = 1.0  # seconds between two looks, where the file system reports no events
-_LAST_LOOKS = 60  # looks for the last event; a session waits just as long for the reader of its output
+_LAST_LOOKS = int(60 / POLL_INTERVAL)  # for the last event; a session waits a minute for who reads its output
+_PIECE = 1 << 16  # bytes of a log at once
 _RELEASED = b'"event": "session.released"'
 _STARTED = b'"event": "agent.started"'
 _BEGINNING = 1 << 20  # bytes of an event log that are searched for the agent's first start
@@ -69,12 +70,12 @@ def logs(
     path = session.directory / ("events.jsonl" if events else "output.log")
     try:
         _refuse_links(session.directory)
-        with GrowingFile(path) as log, DirectoryWatch(session.directory, events=CAME | MODIFIED) as watch:
+        with GrowingFile(path) as log:
             shown = None if events or raw else _TerminalView(session.directory)
             copy = _LogCopy(log, descriptor, shown, ColoursOnly() if _is_seen(descriptor, raw=raw) else None)
             copy.all()
             if follow:
-                session = _follow(session, copy, watch, events=events)
+                session = _follow(session, copy, events=events)
             if follow or session.verdict not in _ALIVE:
                 copy.finish()
     except BrokenPipeError:
@@ -86,6 +87,40 @@ def logs(
 
 def _is_seen(descriptor: int, *, raw: bool) -> bool:
     return os.isatty(descriptor) and not raw
+
+
+class GrowingFile:
+    """A regular file to which another process appends; it may not exist yet, and must not be a symlink."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = -1
+
+    def read(self) -> bytes:
+        """Return the next piece of the file since the last call; empty if there is nothing new.
+
+        Raises:
+            OSError: the file cannot be read, or is not a regular file.
+
+        """
+        if self._descriptor < 0:
+            try:
+                # O_NONBLOCK: if an agent put a FIFO there, opening it must not hang.
+                self._descriptor = os.open(
+                    self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                )
+            except FileNotFoundError:
+                return b""
+            if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", str(self._path))
+        return os.read(self._descriptor, _PIECE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
 
 
 class _TerminalView:
@@ -187,12 +222,12 @@ def _refuse_links(directory: Path) -> None:
             raise OSError(errno.ELOOP, "a symlink is not followed", str(path))
 
 
-def _follow(session: FoundSession, copy: _LogCopy, watch: DirectoryWatch, *, events: bool) -> FoundSession:
+def _follow(session: FoundSession, copy: _LogCopy, *, events: bool) -> FoundSession:
     """Copy new output until the session has ended and everything is copied; return the ended session."""
     looks = _LAST_LOOKS
     while session.verdict in _ALIVE or (events and looks and _last_event_may_come(session, copy)):
         looks -= session.verdict is Verdict.FINISHED
-        if not watch.wait(_LOOK, reader=copy.descriptor):
+        if not reader_stays(copy.descriptor, POLL_INTERVAL):
             raise BrokenPipeError
         session = session.again()
         copy.all()  # after the look, so that it has everything from before the session's end

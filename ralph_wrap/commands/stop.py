@@ -1,8 +1,8 @@
 """Ask sessions to end, and wait until they have ended.
 
 First all sessions get their request, then the command waits for all. A request is a file in the session's
-directory (``stop_request``). At its end a session changes the directory of records. So both also work from
-another container, or another machine. Where a request cannot be written, as on a full disk, the process of
+directory (``stop_request``), and at its end a session removes its record. So both also work from another
+container, or another machine. Where a request cannot be written, as on a full disk, the process of
 the session gets a signal, if we see that it is the session's. This module never removes a file.
 """
 
@@ -21,7 +21,7 @@ from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.disk import NO_ROOM
-from ralph_wrap.system.inotify import LEFT, DirectoryWatch
+from ralph_wrap.system.polling import POLL_INTERVAL
 from ralph_wrap.system.signals import LAST_ITERATION
 from ralph_wrap.system.text import command
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
     from ralph_wrap.system.log import Log
 
-_LOOK = 1.0  # seconds between two looks, where the file system reports no events
 _SIGNALS = {
     StopMode.AFTER_ITERATION: (LAST_ITERATION,),
     StopMode.SOON: (signal.SIGTERM,),
@@ -87,20 +86,17 @@ def stop(
         sessions.setdefault(session.name, session)
     if names is None and not sessions:
         log.event("stop.needless", f"there is no session to stop in {project.root}")
-    with DirectoryWatch(*{session.home.agents for session in sessions.values()}, events=LEFT) as watch:
-        outcomes: dict[str, str] = {}
-        try:
-            for name, session in sessions.items():
-                outcomes[name] = ""  # it may have the request before an interrupt lets us note that
-                outcomes[name] = _ask(session, mode, log, failures)
-            _wait(sessions, outcomes, watch, log, failures, time.monotonic() + patience)
-        except KeyboardInterrupt:
-            waiting = ", ".join(name for name, outcome in outcomes.items() if not outcome)
-            if waiting:
-                log.event(
-                    "wait.ended", f"we wait no longer; each session that was asked will stop: {waiting}"
-                )
-            raise
+    outcomes: dict[str, str] = {}
+    try:
+        for name, session in sessions.items():
+            outcomes[name] = ""  # it may have the request before an interrupt lets us note that
+            outcomes[name] = _ask(session, mode, log, failures)
+        _wait(sessions, outcomes, log, failures, time.monotonic() + patience)
+    except KeyboardInterrupt:
+        waiting = ", ".join(name for name, outcome in outcomes.items() if not outcome)
+        if waiting:
+            log.event("wait.ended", f"we wait no longer; each session that was asked will stop: {waiting}")
+        raise
     stopped = [
         StoppedSession(
             session.id, session.record.session if session.record else None, outcomes[name], session.title
@@ -204,7 +200,6 @@ def _way_to_ask(session: FoundSession, error: OSError) -> str:
 def _wait(
     sessions: Mapping[str, FoundSession],
     outcomes: dict[str, str],
-    watch: DirectoryWatch,
     log: Log,
     failures: list[RalphError],
     end: float,
@@ -232,7 +227,7 @@ def _wait(
         if all(outcomes.values()) or left <= 0:
             outcomes.update({name: "asked" for name, outcome in outcomes.items() if not outcome})
             return
-        watch.wait(min(_LOOK, left))
+        time.sleep(min(POLL_INTERVAL, left))
 
 
 def _is_stopped(session: FoundSession) -> bool:

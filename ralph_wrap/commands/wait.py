@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state import inventory
 from ralph_wrap.state.how_ended import how_ended
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.system.inotify import LEFT, DirectoryWatch
+from ralph_wrap.system.polling import POLL_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from ralph_wrap.state.inventory import FoundSession
     from ralph_wrap.state.project import Project
 
-_LOOK = 1.0  # seconds between two looks, where the file system reports no events
 _ALIVE = {Verdict.LIVE, Verdict.FOREIGN}
 
 
@@ -51,14 +51,13 @@ def wait(project: Project, names: Sequence[str]) -> Iterator[tuple[WaitedSession
 
     """
     waiting = {session.name: session for session in (inventory.find(project, name) for name in names)}
-    with DirectoryWatch(*{session.home.agents for session in waiting.values()}, events=LEFT) as watch:
-        while True:
-            waiting = {name: session.again() for name, session in waiting.items()}
-            for name in [name for name, session in waiting.items() if session.verdict not in _ALIVE]:
-                yield _ended(waiting.pop(name))
-            if not waiting:
-                return
-            watch.wait(_LOOK)
+    while True:
+        waiting = {name: session.again() for name, session in waiting.items()}
+        for name in [name for name, session in waiting.items() if session.verdict not in _ALIVE]:
+            yield _ended(waiting.pop(name))
+        if not waiting:
+            return
+        time.sleep(POLL_INTERVAL)
 
 
 def _ended(session: FoundSession) -> tuple[WaitedSession, RalphError | None]:

@@ -169,7 +169,7 @@ class Driver:
         self._progress.begin(number)
         iteration = self._runner.run(number)
         iteration = iteration._replace(
-            last=self._requests.look() is not None,
+            last=self._requests.look_now() is not None,
             leaked=self._settings.on_leak is OnLeak.STOP
             and self._context.look_outside(f"during iteration {number}"),
             lost=not self._context.mend(),
@@ -190,7 +190,7 @@ class Driver:
         """Return the result of the loop if it must end before the next iteration, else ``None``."""
         if self._cancel.requested:
             return self._signalled()
-        if self._requests.look():
+        if self._requests.look_now():
             return LoopResult("stop", 0, self._started)
         if self._deadline and time.monotonic() >= self._deadline:
             return LoopResult("max-time", status, self._started)

@@ -1,7 +1,7 @@
 """Wait for a running command, and end it at a signal, a request to stop, or a limit.
 
-The supervisor waits in one ``poll(2)`` for output, signals, the command's end and the next time limit. It
-also wakes up regularly to check for requests to stop.
+The supervisor waits in one ``poll(2)`` for output, signals, the command's end, the next time limit and the
+next look for a request to stop.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class AgentSupervisor:
         context: names the child processes, which get the same signals as the command.
         grace: seconds between SIGTERM and SIGKILL.
         relay: moves the output of the command.
-        requests: a context that was entered.
+        requests: the requests to stop the session.
         progress: the status line to update while waiting.
 
     """
@@ -143,7 +143,7 @@ class AgentSupervisor:
     def wait(self, deadlines: Collection[float], group: ProcessGroup | None = None) -> None:
         """Wait for output, a signal, the command's end or the first deadline, and move the output."""
         poll = select.poll()
-        for descriptor in (self._signals.wakeup, self._requests.descriptor, group.pidfd if group else -1):
+        for descriptor in (self._signals.wakeup, group.pidfd if group else -1):
             if descriptor >= 0:
                 poll.register(descriptor, select.POLLIN)
         for descriptor, events in self._relay.interest().items():

@@ -70,12 +70,11 @@ class AgentLoop:
         self._files = own_files
         self._log = context.log
 
-    def run(self, stack: contextlib.ExitStack, last: contextlib.ExitStack) -> LoopResult:
+    def run(self, stack: contextlib.ExitStack) -> LoopResult:
         """Run the loop to its end.
 
         Arguments:
             stack: of the session; it ends the agent's processes before anything else.
-            last: of the session; it closes after all other steps of the end.
 
         Raises:
             AgentError: the agent cannot be executed.
@@ -103,13 +102,9 @@ class AgentLoop:
             restore=self._files.restore,
             signalled=lambda: self._signals.last_iteration,
         )
-        last.callback(requests.close)
         context = self._iteration_context(requests, lock, start)
         driver = Driver(settings, context, relay, listener, self._signals, log)
-        try:
-            self._state.result = driver.run()
-        finally:
-            requests.end()
+        self._state.result = driver.run()
         return self._state.result
 
     def _start(self, stack: contextlib.ExitStack) -> Callable[[ProcessSpec], ProcessGroup]:

@@ -114,7 +114,6 @@ class Session:
         self._whole_process = whole_process
         self._agrees = agrees
         self._stack = contextlib.ExitStack()  # the steps of the end
-        self._last = contextlib.ExitStack()  # what these steps still use; it closes after them
         self._closed = False
         self._state = SessionState()
         self._context: SessionContext | None = None
@@ -162,14 +161,13 @@ class Session:
         """
         if self._loop is None:
             raise RuntimeError("enter the session first: it has no workspace before")
-        return self._loop.run(self._stack, self._last)
+        return self._loop.run(self._stack)
 
     def close(self) -> None:
         """Release every resource; a second call does nothing."""
         if not self._closed:
             self._closed = True
-            with self._last:
-                self._stack.close()
+            self._stack.close()
             atexit.unregister(self.close)
 
     def _open(self) -> None:

@@ -1,9 +1,9 @@
 """The request to end a session: a file in the session's directory. A pid is valid in one pid namespace only.
 
-``ralph-wrap stop`` writes the file, also from another container or from the host. The session checks the file
-when inotify reports a change of its directory. It also checks at least every :data:`EVERY` seconds, because
-some file systems send no events. A stronger request replaces a weaker one, never the other way round.
-Where the file cannot be written, because the disk is full for example, ``stop`` signals the process.
+``ralph-wrap stop`` writes the file, also from another container or from the host. The session looks at it
+each half second (``polling``), and between two iterations. A stronger request replaces a weaker one, never
+the other way round. Where the file cannot be written, because the disk is full for example, ``stop`` signals
+the process.
 
 An agent can write there too. The session logs an invalid file once, leaves it alone, and follows no symlink.
 """
@@ -19,20 +19,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap.errors import LockedError
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat, MisshapenError
-from ralph_wrap.system.inotify import CAME, LEFT, DirectoryWatch
+from ralph_wrap.system.polling import POLL_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from typing import Self
 
     from ralph_wrap.system.cancel import CancelToken
     from ralph_wrap.system.log import Log
 
-EVERY = 30.0
-"""Maximum number of seconds between two checks; some file systems send no inotify events."""
-
-_CHANGES = CAME | LEFT  # the kernel says that a directory is gone once nobody has a file of it open
 _DELETION = 1.0  # seconds for a deletion of our directories, for example by git clean
 _LOCK_PATIENCE = 2.5  # seconds; a request is written at once
 _NAME = "stop"
@@ -141,16 +136,15 @@ class SessionHurry(NamedTuple):
 
 
 class StopRequests:
-    """The requests to a session, as the session itself sees them until the context ends.
+    """The requests to a session, as the session itself sees them.
 
     Arguments:
         directory: the directory of the session.
-        every: maximum number of seconds between two checks; some file systems send no inotify events.
         restore: called if somebody has deleted the directory; returns whether it is there again.
         signalled: returns whether a signal asked for an end after the iteration.
 
     Attributes:
-        due: time of the next check, as :func:`time.monotonic` counts; an event may cause an earlier one.
+        due: time of the next look at the file, as :func:`time.monotonic` counts.
 
     """
 
@@ -158,48 +152,41 @@ class StopRequests:
         self,
         directory: Path,
         log: Log,
-        every: float = EVERY,
         restore: Callable[[], bool] = lambda: False,
         signalled: Callable[[], bool] = lambda: False,
     ) -> None:
         self.due = 0.0
         self._directory = directory
         self._log = log
-        self._every = every
         self._restore = restore
         self._signalled = signalled
-        self._missing = False
-        self._watch = DirectoryWatch(directory, events=_CHANGES)
+        self._missing_since: float | None = None
         self._mode: StopMode | None = None
         self._complained = False
 
-    @property
-    def descriptor(self) -> int:
-        """Readable when the file may have changed; -1 if the file system sends no inotify events."""
-        return self._watch.descriptor
-
     def look(self) -> StopMode | None:
-        """Return the strongest request so far; read the file only if it may have changed."""
-        if self._signalled():
-            self._take(StopMode.AFTER_ITERATION)
-        changed = self._watch.changed()
-        if changed or time.monotonic() >= self.due:
-            # After a change again soon: it may be the first file that goes, and the directory comes last.
-            self.due = time.monotonic() + (min(_DELETION, self._every) if changed else self._every)
+        """Return the strongest request so far; read the file if the last time was long enough ago."""
+        if time.monotonic() >= self.due:
             self._look_for_directory()
             self._read()
+            self.due = time.monotonic() + POLL_INTERVAL
+        if self._signalled():
+            self._take(StopMode.AFTER_ITERATION)
         return self._mode
+
+    def look_now(self) -> StopMode | None:
+        """Read the file, and return the strongest request so far."""
+        self.due = 0.0
+        return self.look()
 
     def _look_for_directory(self) -> None:
         """Have a deleted directory made anew, once whoever deletes it had time to finish."""
         if self._directory.is_dir():
-            self._missing = False
-        elif not self._missing:
-            self._missing = True
-            self.due = time.monotonic() + _DELETION
-        elif self._restore():
-            self._missing = False
-            self._watch.watch(self._directory, events=_CHANGES)
+            self._missing_since = None
+        elif self._missing_since is None:
+            self._missing_since = time.monotonic()
+        elif time.monotonic() >= self._missing_since + _DELETION and self._restore():
+            self._missing_since = None
 
     def _read(self) -> None:
         try:
@@ -217,17 +204,3 @@ class StopRequests:
         if self._mode is None or found.strength > self._mode.strength:
             self._mode = found
             self._log.event("stop.requested", f"stop: {_MESSAGES[found]}", how=found.value)
-
-    def end(self) -> None:
-        """See no further requests; a :meth:`close` some time later then takes no time."""
-        self._watch.end()
-
-    def close(self) -> None:
-        """See no further requests."""
-        self._watch.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -17,10 +17,9 @@ from ralph_wrap.loop import IterationContext, OutputListener
 from ralph_wrap.loop.progress import Progress
 from ralph_wrap.system.log import FORMAT_VARIABLE, Log
 from tests.support.agent_script import TRUSTED, logged, result_line
-from tests.support.processes import status_of
 from tests.support.sessions import PROGRAM, run
 from tests.support.terminal import CTRL_C, CTRL_Z, Terminal, shell
-from tests.support.wait import eventually, steady
+from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -198,18 +197,6 @@ def test_its_time_goes_on(repo: Repo) -> None:
         eventually(
             lambda: len({*re.findall(rb"iteration 1 of 1, (\d+s)", terminal.read())}) > 2, "three times"
         )
-        terminal.type(CTRL_C)
-        assert terminal.finish() == 130
-
-
-def test_a_silent_agent_leaves_us_asleep(repo: Repo) -> None:
-    """Without the line, a session does not wake up for it."""
-    agent = "echo one; exec sleep 1000"
-    command = ("env", "TERM=dumb", PROGRAM, "run", "-n", "1", *OPTIONS, *SH, agent)
-    with Terminal(*command, cwd=repo.path) as terminal:
-        terminal.wait_for("one")
-        pid = terminal.process.pid
-        steady(lambda: status_of(pid, "voluntary_ctxt_switches"), "the number of wake-ups", windows=4)
         terminal.type(CTRL_C)
         assert terminal.finish() == 130
 

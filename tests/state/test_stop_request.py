@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from ralph_wrap.state.stop_request import EVERY, NoRequestError, StopMode, StopRequests, ask, is_urgent, read
+from ralph_wrap.state.stop_request import NoRequestError, StopMode, StopRequests, ask, is_urgent, read
 from ralph_wrap.system.log import Log
+from ralph_wrap.system.polling import POLL_INTERVAL
 from tests.support.sessions import read_events
-from tests.support.wait import eventually, never
+from tests.support.wait import eventually
 
 GARBAGE: dict[str, bytes] = {
     "empty": b"",
@@ -91,33 +93,31 @@ def test_strength() -> None:
 
 def test_there_is_no_request(session: Path, log: Log) -> None:
     """Then there is nothing to read or to log."""
-    with StopRequests(session, log) as requests:
-        assert requests.look() is None
+    assert StopRequests(session, log).look() is None
     assert (read(session), is_urgent(session), _logged(session)) == (None, False, [])
 
 
 @pytest.mark.parametrize("how", StopMode)
 def test_a_request_is_heard_once(session: Path, log: Log, how: StopMode) -> None:
     """Whether it came before the session looked or after."""
-    with StopRequests(session, log) as requests:
-        requests.look()
-        ask(session, how)
-        assert [requests.look(), requests.look()] == [how, how]
+    requests = StopRequests(session, log)
+    requests.look()
+    ask(session, how)
+    assert [requests.look_now(), requests.look(), requests.look_now()] == [how] * 3
     ((event, printed),) = [(entry["event"], entry["how"]) for entry in read_events(session)]
     assert (event, printed) == ("stop.requested", how.value)
-    with StopRequests(session, log) as requests:
-        assert requests.look() is how
+    assert StopRequests(session, log).look() is how
 
 
 def test_a_stronger_request_is_heard(session: Path, log: Log) -> None:
     """A weaker one, from whichever command, is not."""
-    with StopRequests(session, log) as requests:
-        for how, then in ((StopMode.SOON, StopMode.SOON), (StopMode.NOW, StopMode.NOW)):
-            ask(session, how)
-            assert requests.look() is then
-        (session / "stop").unlink()
-        ask(session, StopMode.AFTER_ITERATION)
-        assert requests.look() is StopMode.NOW
+    requests = StopRequests(session, log)
+    for how, then in ((StopMode.SOON, StopMode.SOON), (StopMode.NOW, StopMode.NOW)):
+        ask(session, how)
+        assert requests.look_now() is then
+    (session / "stop").unlink()
+    ask(session, StopMode.AFTER_ITERATION)
+    assert requests.look_now() is StopMode.NOW
     assert _logged(session) == ["stop.requested", "stop.requested"]
 
 
@@ -125,16 +125,16 @@ def test_a_stronger_request_is_heard(session: Path, log: Log) -> None:
 def test_garbage_is_reported_once(session: Path, log: Log, content: bytes) -> None:
     """It stops nothing and crashes nothing, and a request in its place is heard."""
     path = session / "stop"
-    with StopRequests(session, log, every=0.0) as requests:
-        path.write_bytes(content)
-        assert [requests.look(), requests.look()] == [None, None]
-        assert not is_urgent(session)
-        with pytest.raises(NoRequestError):
-            read(session)
-        assert _logged(session) == ["stop.not_understood"]
-        assert path.read_bytes() == content
-        ask(session, StopMode.SOON)
-        assert requests.look() is StopMode.SOON
+    requests = StopRequests(session, log)
+    path.write_bytes(content)
+    assert [requests.look_now(), requests.look_now()] == [None, None]
+    assert not is_urgent(session)
+    with pytest.raises(NoRequestError):
+        read(session)
+    assert _logged(session) == ["stop.not_understood"]
+    assert path.read_bytes() == content
+    ask(session, StopMode.SOON)
+    assert requests.look_now() is StopMode.SOON
 
 
 def test_keys_of_later_versions_do_not_matter(session: Path) -> None:
@@ -157,8 +157,7 @@ def test_a_request_that_is_no_file_is_reported_and_not_followed(
         os.mkfifo(path)
     else:
         path.symlink_to(good if kind == "link" else tmp_path / "absent")
-    with StopRequests(session, log) as requests:
-        assert requests.look() is None
+    assert StopRequests(session, log).look() is None
     assert _logged(session) == ["stop.not_understood"]
     if kind == "directory":
         with pytest.raises(OSError, match="directory"):
@@ -182,27 +181,34 @@ def test_no_request_leaves_the_registry(session: Path, tmp_path: Path, which: st
     assert [path for path in outside.rglob("*") if path.is_file()] == []
 
 
-def _replaced(session: Path) -> None:
-    """Put another directory in the place of a session's: the kernel goes on telling of the first."""
-    session.rename(session.with_name("before"))
-    session.mkdir()
+def test_a_request_is_seen_within_the_interval(session: Path, log: Log) -> None:
+    """Also by a session that never ends an iteration, and not by reading the file each time."""
+    requests = StopRequests(session, log)
+    requests.look()
+    began = time.monotonic()
+    ask(session, StopMode.SOON)
+    assert requests.due <= time.monotonic() + POLL_INTERVAL
+    eventually(requests.look, "the request")
+    assert time.monotonic() - began >= POLL_INTERVAL / 2
 
 
-def test_a_request_is_seen_without_a_notification(session: Path, log: Log) -> None:
-    """By a look at the file every so often."""
-    with StopRequests(session, log, every=0.2) as requests:
-        _replaced(session)
-        requests.look()
-        ask(session, StopMode.SOON)
-        assert not requests.look()
-        eventually(requests.look, "the request")
+def test_a_deleted_directory_is_made_anew(session: Path, log: Log) -> None:
+    """Once, after the deletion had time to end; a directory that comes back by itself is left alone."""
+    restored: list[float] = []
 
+    def restore() -> bool:
+        restored.append(time.monotonic())
+        session.mkdir()
+        return True
 
-def test_the_file_is_not_read_more_often(session: Path, log: Log) -> None:
-    """Negative control: with the usual time, nothing is seen so soon, and the next look is due in time."""
-    with StopRequests(session, log) as requests:
-        _replaced(session)
-        requests.look()
-        ask(session, StopMode.SOON)
-        never(requests.look, "seen without a notification")
-    assert EVERY == 30.0
+    requests = StopRequests(session, log, restore=restore)
+    moved = session.with_name("moved")
+    session.rename(moved)
+    requests.look_now()
+    moved.rename(session)
+    requests.look_now()
+    assert restored == []
+    began = time.monotonic()
+    session.rename(moved)
+    eventually(lambda: requests.look_now() or restored, "the directory")
+    assert [moment - began >= 1.0 for moment in restored] == [True]

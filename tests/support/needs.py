@@ -98,13 +98,6 @@ def _cannot_make_pid_namespaces() -> str:
 
 
 @cache
-def _cannot_limit_inotify() -> str:
-    limit = "echo 0 > /proc/sys/user/max_inotify_instances"
-    refusal = _refusal("unshare", "--user", "--map-root-user", "sh", "-c", limit)
-    return refusal and f"no user namespace can have limits of its own here: {refusal}"
-
-
-@cache
 def _cannot_be_others() -> str:
     with tempfile.NamedTemporaryFile() as file:
         try:
@@ -149,7 +142,6 @@ RIGHTS = "REQUIRE_RIGHTS"
 
 MOUNTS = Need(_cannot_mount, RIGHTS)
 PID_NAMESPACES = Need(_cannot_make_pid_namespaces, RIGHTS)
-INOTIFY_LIMITS = Need(_cannot_limit_inotify, RIGHTS)
 OTHER_USERS = Need(_cannot_be_others, RIGHTS)
 DEVICES = Need(_cannot_make_devices, RIGHTS)
 CAPABILITY_DROPS = Need(_cannot_drop_capabilities, RIGHTS)

@@ -60,3 +60,14 @@ def steady(look: Callable[[], object], what: str, windows: int = 1) -> None:
         return time.monotonic() >= answers[-1][1] + windows * ABSENCE
 
     eventually(unchanged, f"{what} to stay the same")
+
+
+def seldom(count: Callable[[], int], what: str, windows: int = 4) -> None:
+    """Wait until *count* grows by less than ten a second, during some windows of absence."""
+
+    def grows_slowly() -> bool:
+        before, begun = count(), time.monotonic()
+        time.sleep(windows * ABSENCE)
+        return count() - before < 10 * (time.monotonic() - begun)
+
+    eventually(grows_slowly, f"{what} to become few")

@@ -77,7 +77,6 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
     checks = (
         *_project_checks(settings, configuration, project, owner),
         *probes.locks(project),
-        probes.events(project, storage.kind(storage.existing_parent(project.root))),
         probes.subreaper(),
         *sandbox.confinement(environ),
         *storage.mounts(project, contained=mark(root) is not None),

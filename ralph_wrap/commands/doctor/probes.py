@@ -1,4 +1,4 @@
-"""Checks that try a feature: locks, file events, adoption of orphans."""
+"""Checks that try a feature: locks, adoption of orphans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.commands.doctor.storage import existing_parent
 from ralph_wrap.system import files, process_tree
-from ralph_wrap.system.inotify import CAME, DirectoryWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,19 +19,6 @@ if TYPE_CHECKING:
     from ralph_wrap.state.project import Project
 
 _PR_GET_CHILD_SUBREAPER = 37  # <linux/prctl.h>
-_DISTANT = {
-    "9p",
-    "cifs",
-    "fakeowner",
-    "fuse.grpcfuse",
-    "fuse.osxfs",
-    "fuse.sshfs",
-    "nfs",
-    "nfs4",
-    "smb3",
-    "virtiofs",
-}
-"""File systems that other machines can change without an event in this kernel."""
 
 
 def locks(project: Project) -> Iterator[DoctorCheck]:
@@ -64,37 +50,6 @@ def _lock(name: str, path: Path, why: str, *, temporary: bool) -> DoctorCheck:
     if not seen:
         return failed(name, f"a second process does not see a lock in {directory}", why, fix)
     return fine(name, f"a second process sees a lock in {directory}", why)
-
-
-def events(project: Project, kind: str) -> DoctorCheck:
-    """Check whether the file system reports changes of files at once.
-
-    Arguments:
-        kind: the type of the project's file system.
-
-    """
-    name, why = "file events", "with them a session sees a stop request at once; without, within 30 s"
-    directory = _scratch_directory(project)
-    if reason := _event_missing(directory):
-        return noted(name, f"none: {reason}", why, "raise fs.inotify.max_user_instances and max_user_watches")
-    if kind in _DISTANT:
-        found = f"{kind} reports changes of this machine, not those of other machines"
-        return noted(name, found, why, "keep the project on a local file system")
-    return fine(name, f"reported at once in {directory}", why)
-
-
-def _event_missing(directory: Path) -> str | None:
-    """Return why the system does not report the creation of a file; ``None`` if it does."""
-    with DirectoryWatch(directory, events=CAME) as watch:
-        if watch.descriptor < 0:
-            return "the system has no inotify(7), or reached its limit"
-        probe = _probe_in(directory)
-        try:
-            files.claim(probe, b"")
-        except OSError as error:
-            return error.strerror or str(error)
-        probe.unlink()
-        return None if watch.changed() else "the system did not report the creation of a file"
 
 
 def subreaper() -> DoctorCheck:

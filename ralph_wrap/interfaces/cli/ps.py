@@ -15,6 +15,7 @@ from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, o
 from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import Directory, FetchedFrom, Json
 from ralph_wrap.state.wording import state_of
+from ralph_wrap.system.polling import reader_stays
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,7 @@ _CLEAR = "\x1b[H\x1b[2J"  # ECMA-48: CUP, ED
 _EVERY = 2.0  # seconds
 _UNSTEADY: dict[str, Any] = dict.fromkeys(("age", "cpu_seconds", "cpu_percent", "memory_bytes", "processes"))
 """Fields that always change; a change of them alone prints nothing."""
-_LATER = ("psutil", "ralph_wrap.system.inotify")
+_LATER = ("psutil",)
 """Modules that this command loads later."""
 _NONE = "No session is running. To see finished ones: ralph-wrap ps --all"
 _NONE_AT_ALL = "This project has no sessions yet. To start one: ralph-wrap run"
@@ -86,23 +87,20 @@ def _watch(read: Callable[[], list[SessionEntry]], *, json: bool, ended: bool) -
 
     Ctrl-C ends it (Typer makes the exit status 130), and so does the end of the reader of stdout.
     """
-    from ralph_wrap.system.inotify import DirectoryWatch  # noqa: PLC0415 -- a single list does not need it
-
     in_place, shown = sys.stdout.isatty() and not json, None
     spent: dict[str | None, tuple[float, float]] = {}
-    with DirectoryWatch(events=0) as clock:
-        while True:
-            entries = read()
-            steady = [entry._replace(**_UNSTEADY) for entry in entries]
-            if in_place or steady != shown:
-                shown = steady
-                current = [_since(spent.get(entry.session), entry) for entry in entries]
-                _show(current, json=json, ended=ended, before=_CLEAR if in_place else "")
-                sys.stdout.flush()
-            now = time.monotonic()
-            spent = {entry.session: (now, entry.cpu_seconds) for entry in entries if entry.cpu_seconds}
-            if not clock.wait(_EVERY, reader=sys.stdout.fileno()):
-                return
+    while True:
+        entries = read()
+        steady = [entry._replace(**_UNSTEADY) for entry in entries]
+        if in_place or steady != shown:
+            shown = steady
+            current = [_since(spent.get(entry.session), entry) for entry in entries]
+            _show(current, json=json, ended=ended, before=_CLEAR if in_place else "")
+            sys.stdout.flush()
+        now = time.monotonic()
+        spent = {entry.session: (now, entry.cpu_seconds) for entry in entries if entry.cpu_seconds}
+        if not reader_stays(sys.stdout.fileno(), _EVERY):
+            return
 
 
 def _since(last: tuple[float, float] | None, entry: SessionEntry) -> SessionEntry:

@@ -101,7 +101,7 @@ _EFFECTS = {
 
 
 def _stopped(context: PageContext, name: str, mode: StopMode, waits: FlashMessage, log: Log) -> FlashMessage:
-    """Wait a short time only: the thread and the inotify instance of each click would live until the end."""
+    """Wait a short time only: the thread of each click would live until the end."""
     stopped, problem = stopping.stop(context.project, [name], mode, log, _STOP_PATIENCE)
     if problem is not None:
         raise problem

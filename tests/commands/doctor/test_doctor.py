@@ -42,7 +42,7 @@ IN_THE_REPOSITORY = [
     *("ignore rule", "committer", "filters", "disk"),
 ]
 
-OF_THE_MACHINE = ["file events", "subreaper", "bubblewrap", "Landlock", "mounts", "PID 1", "stop time-out"]
+OF_THE_MACHINE = ["subreaper", "bubblewrap", "Landlock", "mounts", "PID 1", "stop time-out"]
 
 AGENTS = [*(f"agent {name}" for name in installed(os.environ)), "other agents"]
 

@@ -1,4 +1,4 @@
-"""What would go wrong with records, locks and events; each check is seen to fail, and to pass."""
+"""What would go wrong with records and locks; each check is seen to fail, and to pass."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ import pytest
 
 from ralph_wrap.commands.doctor import examine, probes
 from ralph_wrap.session.sandbox import launcher
-from ralph_wrap.state import project
 from ralph_wrap.system import files, process_tree
 from tests.commands.doctor.world import failing, verdict_of, with_environ
 from tests.support.directory_listing import listing
-from tests.support.mounts import read_only
-from tests.support.needs import needs_mounts
 from tests.support.repo import Repo
 
 # Python 3.12 warns of a fork beside threads, which the test runner has and the program has not.
@@ -87,7 +84,7 @@ def test_a_branch_in_the_way(repo: Repo, host: Path) -> None:
     assert verdict_of(examine(repo.path, os.environ, host), "branch names")[0] == "FAIL"
 
 
-# Locks and events
+# Locks
 
 
 def test_locks_are_tried(repo: Repo, host: Path) -> None:
@@ -131,25 +128,6 @@ def test_locks_that_no_other_process_sees(repo: Repo, host: Path, monkeypatch: p
     found = examine(repo.path, os.environ, host)
     assert failing(found) == ["locks", "repository lock"]
     assert verdict_of(found, "locks")[1] == f"a second process does not see a lock in {repo.path}"
-
-
-def test_events_are_tried(repo: Repo) -> None:
-    """On file systems that machines share, no event comes from another machine: a note."""
-    found_project = project.find_project(repo.path, os.environ)
-    assert probes.events(found_project, "ext4").verdict == ("ok" if sys.platform == "linux" else "note")
-    check = probes.events(found_project, "virtiofs")
-    assert (check.verdict, check.found) == (
-        "note",
-        "virtiofs reports changes of this machine, not those of other machines",
-    )
-
-
-@needs_mounts
-def test_events_that_cannot_be_tried(repo: Repo) -> None:
-    """A note, too."""
-    with read_only(repo.path):
-        check = probes.events(project.find_project(repo.path, os.environ), "ext4")
-    assert (check.verdict, check.found) == ("note", "none: Read-only file system")
 
 
 def test_orphans_come_to_their_session(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,7 +255,7 @@ def test_stop(repo: Repo, site: Pages, script: Callable[[str], str]) -> None:
 
 
 def test_no_click_on_stop_waits_for_the_end(repo: Repo, site: Pages, script: Callable[[str], str]) -> None:
-    """Each would hold a thread and an inotify instance, of which a user has 128."""
+    """Each would hold a thread."""
     agent = script("trap '' TERM; echo up; while :; do sleep 1; done")
     with Session(repo.path, "--grace", "5m", "--", agent) as session:
         session.wait_for("agent.started")
