@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap import config
-from ralph_wrap.config import file, trust
+from ralph_wrap.config import trust
 from ralph_wrap.config.options import Settings
 from ralph_wrap.config.parsers import AGENTS
 from ralph_wrap.config.schema import as_json
@@ -31,7 +31,7 @@ class EffectiveSetting(NamedTuple):
         group: the settings that it belongs to.
         value: as the configuration file may have it; ``None`` is no value.
         source: ``default``, ``file``, ``environment``, or ``job FILE``.
-        place: the line of the file (``.ralph/config.toml:7``), or the name of the variable.
+        place: the file (``.ralph/config.toml``), or the name of the variable.
         approved: whether the user has approved it; ``None`` if it needs no approval.
 
     """
@@ -58,29 +58,26 @@ def show(project: Project, cwd: Path) -> list[EffectiveSetting]:
     values, sources = config.merge(project.main, cwd, {}, project.environ, ())
     settings = Settings(project=project.main, command=(), **values)
     missing = _unapproved(project, settings.stated)
-    text = (project.main / config.CONFIG).read_text(encoding="utf-8") if KEY in sources.values() else ""
     effective = [
         EffectiveSetting(
             row.name,
             row.group,
             as_json(getattr(settings, row.name), row.kind),
             source := sources.get(row.name, DEFAULT),
-            _source_of(row, source, text, project.environ),
+            _source_of(row, source, project.environ),
             row.name not in missing if source == KEY and row.name in settings.stated else None,
         )
         for row in Settings.options
         if row.kind is not AGENTS
     ]
-    return [*effective, *_agents(settings, text, missing)]
+    return [*effective, *_agents(settings, missing)]
 
 
-def _agents(settings: Settings, text: str, missing: Mapping[str, Any]) -> Iterator[EffectiveSetting]:
+def _agents(settings: Settings, missing: Mapping[str, Any]) -> Iterator[EffectiveSetting]:
     group = config.ROWS["agents"].group
     for name, table in settings.agents:
-        line = _line(text, ("agents", name))
-        yield EffectiveSetting(
-            f"agents.{name}", group, table.stated(), KEY, line, f"agents.{name}" not in missing
-        )
+        approved = f"agents.{name}" not in missing
+        yield EffectiveSetting(f"agents.{name}", group, table.stated(), KEY, str(config.CONFIG), approved)
 
 
 def _unapproved(project: Project, stated: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -92,13 +89,9 @@ def _unapproved(project: Project, stated: Mapping[str, Any]) -> Mapping[str, Any
         return stated
 
 
-def _source_of(row: Option, source: str, text: str, environ: Mapping[str, str]) -> str | None:
+def _source_of(row: Option, source: str, environ: Mapping[str, str]) -> str | None:
     if source == KEY:
-        return _line(text, (row.name,))
+        return str(config.CONFIG)
     if source == ENVIRONMENT:
         return [variable for variable in row.variables if environ.get(variable)][-1]
     return None
-
-
-def _line(text: str, keys: tuple[str, ...]) -> str:
-    return f"{config.CONFIG}:{file.line_of(text, keys)}"

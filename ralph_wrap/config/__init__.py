@@ -16,7 +16,6 @@ from ralph_wrap.config.file import CONFIG, KEYS
 from ralph_wrap.config.file_options import CheckpointSettings, LandingSettings, PoolSettings, SetupSettings
 from ralph_wrap.config.options import (
     JOB,
-    RENAMED,
     ROWS,
     LoopLimits,
     Settings,
@@ -182,10 +181,6 @@ def unknown_variables(environ: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    for name, current in RENAMED.items():
-        if environ.get(variable := PREFIX + name.upper()):
-            hint = f"unset {variable}; write {current} = true into .ralph/config.toml"
-            raise UsageError(f"{variable}: the setting {name} is called {current} now", hint)
     return {
         row.name: _read(row, environ[variable], variable)
         for row in (*Settings.options, JOB)

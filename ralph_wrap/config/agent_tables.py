@@ -31,18 +31,17 @@ class WrongTableError(ValueError):
     """A table under ``agents`` has a mistake.
 
     Attributes:
-        keys: the full name of the wrong key.
         hint: how to correct it.
 
     """
 
-    def __init__(self, keys: tuple[str, ...], reason: str, hint: str = "see docs/agents.md") -> None:
+    def __init__(self, reason: str, hint: str = "see docs/agents.md") -> None:
         super().__init__(reason)
-        self.keys, self.hint = keys, hint
+        self.hint = hint
 
 
-def _wrong(keys: tuple[str, ...], reason: str, *below: str) -> WrongTableError:
-    return WrongTableError((*keys, *below), f"{'.'.join(keys)}: {reason}")
+def _wrong(keys: tuple[str, ...], reason: str) -> WrongTableError:
+    return WrongTableError(f"{'.'.join(keys)}: {reason}")
 
 
 def read(tables: Any) -> tuple[tuple[str, AgentTable], ...]:
@@ -66,7 +65,7 @@ def _table(name: str, table: Any) -> AgentTable:
     if unknown := [key for key in table if key not in AgentTable._fields]:
         known = AgentTable._fields
         reason = f'unknown key "{unknown[0]}" in [{".".join(keys)}]{did_you_mean(unknown[0], known)}'
-        raise WrongTableError((*keys, unknown[0]), reason, f"known: {', '.join(known)}")
+        raise WrongTableError(reason, f"known: {', '.join(known)}")
     command = _command((*keys, "command"), table["command"]) if "command" in table else None
     prompt = _choice((*keys, "prompt"), table["prompt"], PROMPTS) if "prompt" in table else None
     if command and prompt in PLACES and PLACES[prompt] not in " ".join(command):
@@ -98,7 +97,7 @@ def _environment(keys: tuple[str, ...], variables: Any) -> tuple[tuple[str, str]
         raise _wrong(keys, 'a table of texts is expected: { NAME = "value" }')
     for name, value in variables.items():
         if not name or "=" in name or "\0" in name + value:
-            raise _wrong(keys, f"{name!r} cannot be a variable", name)
+            raise _wrong(keys, f"{name!r} cannot be a variable")
         if re.match(OURS, name):
-            raise _wrong(keys, f"{name} is not for an agent's table to set", name)
+            raise _wrong(keys, f"{name} is not for an agent's table to set")
     return tuple(variables.items())

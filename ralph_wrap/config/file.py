@@ -1,14 +1,12 @@
-"""``.ralph/config.toml``: read its keys by the table of options, and find the line of a mistake."""
+"""``.ralph/config.toml``: read its keys by the table of options."""
 
 from __future__ import annotations
 
 import errno
-import os
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap.config.options import RENAMED, ROWS
+from ralph_wrap.config.options import ROWS
 from ralph_wrap.config.parsers import AGENTS, COMMAND, did_you_mean
 from ralph_wrap.config.table import KEY, TYPED, Option
 from ralph_wrap.errors import UsageError
@@ -33,7 +31,7 @@ def read(root: Path) -> dict[str, Any]:
         root: the project root.
 
     Raises:
-        UsageError: something in the file is wrong; the message names file, line and key.
+        UsageError: something in the file is wrong; the message names the file and the key.
 
     """
     path = root / CONFIG
@@ -45,11 +43,10 @@ def read(root: Path) -> dict[str, Any]:
         hint = "make it shorter" if error.errno == errno.EFBIG else "chmod or remove it"
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint) from None
     try:
-        text = content.decode()
-        table = deferred.tomllib.loads(text)
+        table = deferred.tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:  # not UTF-8, or not TOML: that error names line and column
         raise UsageError(f"{path} is not valid TOML: {error}", "see https://toml.io") from None
-    return {key: _value(key, value, path, text) for key, value in table.items()}
+    return {key: _value(key, value, path) for key, value in table.items()}
 
 
 def owner(root: Path) -> int | None:
@@ -60,33 +57,17 @@ def owner(root: Path) -> int | None:
         return None
 
 
-def line_of(text: str, keys: tuple[str, ...]) -> int:
-    """Return the line of a key, or of the nearest table around it that has one.
-
-    Arguments:
-        text: valid TOML.
-        keys: the names of the tables, then the name of the key.
-
-    """
-    lines = deferred.toml_lines.of_keys(text)
-    return next((lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in lines), 1)
-
-
-def _value(key: str, value: Any, path: Path, text: str) -> Any:
-    if key in RENAMED:
-        line = line_of(text, (key,))
-        command = f"sed -i '{line}s/{key}/{RENAMED[key]}/' {shlex.quote(os.fspath(path))}"
-        raise UsageError(f'{path}:{line}: "{key}" is called "{RENAMED[key]}" now', command)
+def _value(key: str, value: Any, path: Path) -> Any:
     row = ROWS.get(key)
     if row is None or KEY not in row.sources:
         reason = f'unknown key "{key}"{did_you_mean(key, KEYS)}'
-        raise UsageError(f"{path}:{line_of(text, (key,))}: {reason}", f"known: {', '.join(KEYS)}")
+        raise UsageError(f"{path}: {reason}", f"known: {', '.join(KEYS)}")
     if row.kind is AGENTS:
-        return _agents(value, path, text)
+        return _agents(value, path)
     try:
         return row.kind.read(_as_text(row, value))
     except ValueError as error:
-        raise UsageError(f"{path}:{line_of(text, (key,))}: {key}: {error}", _help(row)) from None
+        raise UsageError(f"{path}: {key}: {error}", _help(row)) from None
 
 
 def _as_text(row: Option, value: Any) -> str:
@@ -100,11 +81,11 @@ def _as_text(row: Option, value: Any) -> str:
     return str(value)
 
 
-def _agents(tables: Any, path: Path, text: str) -> tuple[tuple[str, AgentTable], ...]:
+def _agents(tables: Any, path: Path) -> tuple[tuple[str, AgentTable], ...]:
     try:
         return deferred.agent_tables.read(tables)
     except deferred.agent_tables.WrongTableError as error:
-        raise UsageError(f"{path}:{line_of(text, error.keys)}: {error}", error.hint) from None
+        raise UsageError(f"{path}: {error}", error.hint) from None
 
 
 def _help(row: Option) -> str:

@@ -292,6 +292,3 @@ FLEET_MAX_COST = Option(
 
 ROWS = {row.name: row for row in (PROJECT, *Settings.options, JOB, STOP_TIMEOUT, INIT_RESUME)}
 """The whole table, by name. A job stands for several settings, and the project decides where they are."""
-
-RENAMED = {"resume": "keep_conversation"}
-"""Settings that had another name, by that name."""

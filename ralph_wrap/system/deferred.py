@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from ralph_wrap.config import agent_tables as agent_tables
     from ralph_wrap.config import job as job
-    from ralph_wrap.config import toml_lines as toml_lines
     from ralph_wrap.config import trust as trust
     from ralph_wrap.git import object_reader as object_reader
     from ralph_wrap.git import remote as remote
@@ -98,7 +97,6 @@ FOR_SOME_PROJECTS = {
     "socket": "socket",  # a sandbox with a network of listed hosts
     "start": "ralph_wrap.session.sandbox.start",  # a sandbox
     "tempfile": "tempfile",  # a sandbox without bubblewrap
-    "toml_lines": "ralph_wrap.config.toml_lines",  # a mistake in a configuration file
     "tomllib": "tomllib",  # a configuration file
     "trust": "ralph_wrap.config.trust",  # a project that decides more than limits
     "traceback": "traceback",  # an error that we did not expect

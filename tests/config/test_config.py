@@ -231,7 +231,7 @@ def test_what_becomes_of_submodules_stands_in_the_file(configured: ConfiguredPro
 def test_a_wrong_word_for_submodules(configured: ConfiguredProject) -> None:
     """Is an error that names what there is."""
     configured.file("submodules = true\n")
-    with pytest.raises(UsageError, match=r"toml:1: submodules: 'True' is none of off, init"):
+    with pytest.raises(UsageError, match=r"toml: submodules: 'True' is none of off, init"):
         configured.load()
 
 

@@ -207,11 +207,11 @@ def test_a_program_runs_its_own(repo: Repo) -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("setup = 5", "config.toml:1: setup: a command is one text"),
-        ('setup = ["npm", "ci"]', "config.toml:1: setup: a command is one text"),
-        ("setup = true", "config.toml:1: setup: a command is one text"),
-        (r'setup = "a\u0000b"', "config.toml:1: setup: a command cannot hold a NUL character"),
-        ('setup_timeout = "soon"', "config.toml:1: setup_timeout: 'soon' is no duration (90s, 15m, 2h, 14d)"),
+        ("setup = 5", "config.toml: setup: a command is one text"),
+        ('setup = ["npm", "ci"]', "config.toml: setup: a command is one text"),
+        ("setup = true", "config.toml: setup: a command is one text"),
+        (r'setup = "a\u0000b"', "config.toml: setup: a command cannot hold a NUL character"),
+        ('setup_timeout = "soon"', "config.toml: setup_timeout: 'soon' is no duration (90s, 15m, 2h, 14d)"),
     ],
 )
 def test_bad_configuration(repo: Repo, row: str, said: str) -> None:

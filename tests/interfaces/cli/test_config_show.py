@@ -42,16 +42,12 @@ def test_every_setting_is_shown(repo: Repo) -> None:
     }
 
 
-def test_a_setting_names_its_line(repo: Repo) -> None:
-    """Of the configuration file, whatever stands before it."""
-    repo.write(
-        ".ralph/config.toml",
-        'until = """\ngrace = 1\n"""\n\n"grace" = "2m"\ncopy = [\n "a",\n]\nhooks = true\n',
-    )
+def test_a_setting_names_its_file(repo: Repo) -> None:
+    """The configuration file, which has one line for each key."""
+    repo.write(".ralph/config.toml", 'grace = "2m"\ncopy = [\n "a",\n]\n')
     shown = _shown(repo)
-    assert _from(shown["grace"]) == ("2m", "file", ".ralph/config.toml:5")
-    assert _from(shown["copy"]) == (["a"], "file", ".ralph/config.toml:6")
-    assert _from(shown["hooks"]) == (True, "file", ".ralph/config.toml:9")
+    assert _from(shown["grace"]) == ("2m", "file", ".ralph/config.toml")
+    assert _from(shown["copy"]) == (["a"], "file", ".ralph/config.toml")
 
 
 @pytest.mark.parametrize("variable", ["RALPH_WRAP_KEEP_WORKTREE", "RALPH_KEEP_WORKTREES"])
@@ -83,10 +79,10 @@ def test_a_command_that_is_not_approved_is_said_to_be_so(repo: Repo) -> None:
     shown = _shown(repo)
     unapproved = [name for name, setting in shown.items() if setting["approved"] is False]
     assert unapproved == ["setup", "agents.mine"]
-    assert _from(shown["agents.mine"]) == ({"command": ["x"]}, "file", ".ralph/config.toml:2")
+    assert _from(shown["agents.mine"]) == ({"command": ["x"]}, "file", ".ralph/config.toml")
     lines = command("config", "show", cwd=repo.path).stdout.decode().splitlines()
     [cells] = [re.split(r"  +", line) for line in lines if line.startswith("setup ")]
-    assert cells == ["setup", "touch ran", ".ralph/config.toml:1, not approved"]
+    assert cells == ["setup", "touch ran", ".ralph/config.toml, not approved"]
     assert not (repo.path / "ran").exists()
 
 
@@ -106,7 +102,7 @@ def test_a_wrong_value_is_an_error(repo: Repo) -> None:
     result = command("config", "show", "--json", cwd=repo.path)
     error = json.loads(result.stdout)["error"]
     assert (result.status, error["code"]) == (2, "usage")
-    assert error["message"] == f'{path}:2: unknown key "iteratons"; did you mean "max_iterations"?'
+    assert error["message"] == f'{path}: unknown key "iteratons"; did you mean "max_iterations"?'
 
 
 def test_a_shown_value_does_nothing_to_a_terminal(repo: Repo) -> None:

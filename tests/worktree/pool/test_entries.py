@@ -228,7 +228,7 @@ def test_mistakes_in_the_configuration(project: Repo, line: str) -> None:
     configure(project, line)
     result = command("pool", "--fill", cwd=project.path)
     assert result.status == 2
-    assert f"config.toml:1: {line.split(maxsplit=1)[0]}: " in result.stderr
+    assert f"config.toml: {line.split(maxsplit=1)[0]}: " in result.stderr
 
 
 def test_list_for_people(project: Repo) -> None:
