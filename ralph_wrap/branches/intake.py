@@ -57,7 +57,7 @@ SUFFIX = ".bundle"
 
 _QUARANTINE = "ralph-wrap-incoming-"
 _TIMEOUT = 60.0  # seconds to wait for the lock of the repository
-_SNAPSHOT = re.compile(r"(?:commit-)?[1-9][0-9]{0,9}")
+_SNAPSHOT = re.compile(r"(?:commit-|submodule-)?[1-9][0-9]{0,9}")
 
 
 class BundleImport(NamedTuple):
@@ -313,18 +313,20 @@ class _RefMoves:
         return ref == self._branch and oid == self._last and self._last != self._header.base
 
     def _take_snapshot(self, ref: str, oid: str) -> None:
-        if "/commit-" in ref:
-            self._keep(oid)
+        kind = ref.removeprefix(self._snapshots).partition("-")[0]
+        if kind in {"commit", "submodule"}:
+            self._keep(oid, kind=kind)
         else:
             if (before := self._current.get(ref)) is not None:
                 self._keep(before, without=ref)  # the bundle may be of another session, or forged
             self._change(ref, oid)
 
-    def _keep(self, oid: str, without: str = "") -> None:
+    def _keep(self, oid: str, *, without: str = "", kind: str = "commit") -> None:
         """Give a commit a snapshot, unless it has one.
 
         Arguments:
             without: a ref that is about to move, so it does not count.
+            kind: of the snapshot, as for :func:`ralph_wrap.worktree.save.commits.make_snapshots`.
 
         """
         after = {change.ref: change.after for change in self._changes.values()}
@@ -333,9 +335,9 @@ class _RefMoves:
         }
         if any(tip == oid for ref, tip in refs.items() if ref != without):
             return
-        numbers = [ref.removeprefix(f"{self._snapshots}commit-") for ref in refs]
+        numbers = [ref.removeprefix(f"{self._snapshots}{kind}-") for ref in refs]
         number = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
-        self._change(f"{self._snapshots}commit-{number}", oid)
+        self._change(f"{self._snapshots}{kind}-{number}", oid)
 
     def _move(self, ref: str, before: str, oid: str) -> None:
         name = ref.removeprefix("refs/heads/")

@@ -122,7 +122,7 @@ class Checkpoint:
         if self._push is not None:
             self._start_push(self._push)
         if self._mirror is not None:
-            self._mirror.submodules.keep(self._tree, self._git)
+            self._mirror.submodules.look(self._tree, self._git)
             self._mirror.go_on(number, self._work, self._lacking, now=True)
         return state
 
@@ -190,11 +190,11 @@ class Checkpoint:
         except (RalphError, OSError) as error:
             self._log.warning("bundle.failed", f"no bundle of iteration {number}: {error}")
 
-    def keep_submodules(self) -> None:
-        """Keep the work in submodules for the remote, before the worktree goes."""
+    def look_into_submodules(self) -> None:
+        """Look for work in submodules that the remote lacks, before the worktree goes."""
         tree, mirror = self._tree, self._mirror
         if tree and mirror and (self._clone is None or self._refresh(tree, self._record.iteration)):
-            mirror.submodules.keep(tree, self._git)
+            mirror.submodules.look(tree, self._git)
 
     def finish(self, cancel: CancelToken) -> None:
         """Push the commits that are not pushed yet, as :meth:`BranchPush.finish` does."""
@@ -262,7 +262,7 @@ class Checkpoint:
         try:
             kept = _consistent_snapshot(tree, git, self._record, number)
             if self._mirror is not None:
-                self._mirror.submodules.keep(tree, git)
+                self._mirror.submodules.look(tree, git)
         except (GitError, OSError) as error:  # the next beat tries again
             self._log.event("snapshot.failed", iteration=number, reason=str(error))
             self._lacking = f"no snapshot of iteration {number}: {error}"

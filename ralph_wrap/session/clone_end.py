@@ -33,7 +33,6 @@ from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, is_clone_o
 from ralph_wrap.worktree.remove import leaving_places
 from ralph_wrap.worktree.save.commits import make_snapshots, unreachable
 from ralph_wrap.worktree.save.index import scratch_in
-from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 from ralph_wrap.worktree.trash import discard_clone
 
 if TYPE_CHECKING:
@@ -133,9 +132,7 @@ class CloneEnd(NamedTuple):
         for ref, oid in others.items():
             if unreachable(git, [oid], without=(ref,)):
                 make_snapshots(git, agent_id, [oid])
-        refs = list_refs(git, *own)
-        refs.pop(ref_of(agent_id), None)  # the repository has it; it comes from no clone
-        return refs
+        return list_refs(git, *own)
 
     def bring_out(self) -> None:
         """Write the bundle, and take it in if possible; a problem is logged, and the bundle stays.

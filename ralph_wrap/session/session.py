@@ -258,7 +258,7 @@ class Session:
         if (tree := workspace.tree) is not None:
             self._at_end("drop an unused branch", lambda: end.drop_unused_branch(context, tree))
             self._at_end("remove the worktree", lambda: end.leave(context, tree))
-            self._at_end("keep the work in submodules", checkpoint.keep_submodules)
+            self._at_end("look into the submodules", checkpoint.look_into_submodules)
         guard = self._begin_guard(context.project, claim.record)  # not called yet in the plain root
         self._at_end("look at the repository", guard.finish)
         if leaks is not None:

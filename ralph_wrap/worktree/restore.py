@@ -174,7 +174,7 @@ def _restore_submodule(
     submodule: SubmoduleRepository, git: Git, store: Path, agent_id: str, session: str, refs: Sequence[str]
 ) -> bool:
     """Put the saved work of one submodule back, and return whether there was any."""
-    known = re.compile(rf"refs/ralph/snapshots/{agent_id}/commit-[0-9]+")
+    known = re.compile(rf"refs/ralph/snapshots/{agent_id}/submodule-[0-9]+")
     refs = [ref for ref in refs if known.fullmatch(ref)]
     store_git = git._replace(cwd=store, git_dir=store, common_dir=store, work_tree=store, config=())
     commits = list_refs(store_git, *refs) if refs else {}

@@ -36,7 +36,7 @@ def _initialised(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _snapshots(repo: Repo, agent_id: str) -> list[str]:
-    listed = repo.git("for-each-ref", "--format=%(refname)", f"refs/ralph/snapshots/{agent_id}/commit-*")
+    listed = repo.git("for-each-ref", "--format=%(refname)", f"refs/ralph/snapshots/{agent_id}/submodule-*")
     return listed.split()
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from ralph_wrap.git import Git, git_environment
 from ralph_wrap.session.remote import mirror, push
+from ralph_wrap.session.remote.submodules import SubmoduleWatch
 from ralph_wrap.session.remote.view import RemoteView
 from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.system.cancel import CancelToken
@@ -85,6 +86,7 @@ def _mirror(git: Git, pushes: Pushes) -> Looks:
         RemoteView(ID, SESSION, f"ralph/{ID}", None, {}),
         fence=lambda: None,
         cost=lambda: None,
+        submodules=SubmoduleWatch("", CancelToken()),
         cancel=CancelToken(),
         log=Log(pushes.descriptor, terminal=False, colour=False),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,13 +12,11 @@ from ralph_wrap.git.merge import is_ancestor
 from ralph_wrap.git.remote import list_remotes
 from ralph_wrap.git.transaction import RefChange, change_refs
 from ralph_wrap.state import inventory, remote_claim
-from ralph_wrap.state.project import prepare_root, registries, repository_of
+from ralph_wrap.state.project import prepare_root, registries
 from ralph_wrap.state.record import FETCHED_FROM, FETCHED_REPORT, FETCHED_START, SessionRecord, read_record
 from ralph_wrap.state.report import SessionReport
 from ralph_wrap.state.wording import ELSEWHERE
 from ralph_wrap.system import files
-from ralph_wrap.worktree.save.submodule_snapshot.bring import bring_submodules
-from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
 
 HEADS = "refs/heads/"
 _SNAPSHOTS = "refs/ralph/snapshots/"
-_SUBMODULES = "submodules"
 
 
 class FetchedSession(NamedTuple):
@@ -80,7 +76,6 @@ class SessionImport:
             {HEADS + info.branch for info in list_worktrees(self._git) if info.branch},
         )
         self._remotes = list_remotes(self._git)
-        self._common_dir = repository_of(project).common_dir
         self._remote_snapshots = _snapshots_by_id(self._refs.remote)
         self._local_snapshots = _snapshots_by_id(list_refs(self._git, _SNAPSHOTS))
         prepare_root(project)
@@ -220,7 +215,6 @@ class SessionImport:
             Whether a session that says that it runs is dead.
 
         Raises:
-            GitError: the work in submodules cannot be brought.
             OSError: it cannot be written.
 
         """
@@ -232,34 +226,15 @@ class SessionImport:
         watch = watched(earlier, oid)
         is_silent = claim.state == remote_claim.RUNNING and watch.has_passed(BEATS * claim.beat)
         ended_by = "killed" if is_silent else ELSEWHERE
-        snapshot = self._refs.remote.get(ref_of(claim.id))
-        marks = {FETCHED_FROM: self._remote.name, WATCHED: [*watch], _SUBMODULES: snapshot}
+        marks = {FETCHED_FROM: self._remote.name, WATCHED: [*watch]}
         if earlier is not None and marks.items() <= earlier.extra.items() and not is_silent:
             return False
-        report = _report_of(claim, ended_by, has_saved=has_saved)._replace(
-            submodules=self._submodules(claim.id, earlier, snapshot)
-        )
+        report = _report_of(claim, ended_by, has_saved=has_saved)
         record = _record_of(claim, marks | {FETCHED_REPORT: report.to_dict()})
         directory.mkdir(exist_ok=True)
         # The next fetch writes it again, so the disk need not have it at once.
         files.replace(directory / "record.json", record.to_json(), sync=False)
         return is_silent
-
-    def _submodules(
-        self, agent_id: str, earlier: SessionRecord | None, snapshot: str | None
-    ) -> tuple[dict[str, Any], ...]:
-        """Bring the work in submodules, unless the fetch before has; return it as a report has it."""
-        if snapshot is None:
-            return ()
-        known = earlier.extra.get(FETCHED_REPORT) if earlier is not None else None
-        if earlier is not None and earlier.extra.get(_SUBMODULES) == snapshot and isinstance(known, dict):
-            return tuple(known.get("submodules", ()))
-        brought = bring_submodules(self._git, self._common_dir, agent_id, snapshot)
-        return tuple(
-            {"path": work.path, "repository": os.fspath(work.repository), "refs": [work.at]}
-            for work in brought
-            if work.at
-        )
 
 
 class _Plan:

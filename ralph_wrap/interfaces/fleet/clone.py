@@ -37,7 +37,7 @@ REMOTE = "origin"
 _PROJECT = "project"  # the directory of the clone in the workspace
 _ATTEMPTS = 3  # to push what the remote refuses
 _STASH = "refs/stash"
-_ELSEWHERE = re.compile(r"refs/(?:ralph-remotes|remotes)/|refs/ralph/snapshots/[^/]+/(?!commit-|submodules$)")
+_ELSEWHERE = re.compile(r"refs/(?:ralph-remotes|remotes)/|refs/ralph/snapshots/[^/]+/(?!commit-|submodule-)")
 
 
 class WorkClone:

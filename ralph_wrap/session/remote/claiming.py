@@ -12,6 +12,7 @@ from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.session.remote.last_push import MirrorEnd
 from ralph_wrap.session.remote.mirror import Mirror
 from ralph_wrap.session.remote.portable_start import portable
+from ralph_wrap.session.remote.submodules import SubmoduleWatch
 from ralph_wrap.session.remote.take_up import TakeUp
 from ralph_wrap.session.remote.view import HEADS, RemoteView
 from ralph_wrap.state import remote_claim, stop_request
@@ -76,11 +77,12 @@ def begin(
     git = context.project.git._replace(cwd=context.project.main, git_dir=repository.common_dir)
     claiming = _Claiming(context, git, remote)
     earlier = claiming.look()
+    goes_on = earlier if earlier and earlier.branch == context.branch else None
     claim = RemoteClaim(
         id=session_claim.record.id,
         session=session_claim.record.session,
         branch=context.branch,
-        base=earlier.base if earlier and earlier.branch == context.branch else context.base,
+        base=goes_on.base if goes_on else context.base,
         node=session_claim.record.host,
         title=session_claim.record.title,
         agent=session_claim.record.agent,
@@ -96,6 +98,10 @@ def begin(
         view,
         fence=lambda: stop_request.ask(session_claim.directory, StopMode.SOON),
         cost=state.cost,
+        # Without its claim, nobody knows where a branch began that a resumed session goes on with.
+        submodules=SubmoduleWatch(
+            claim.base if goes_on or not session_claim.record.resumes else "", context.cancel
+        ),
         cancel=context.cancel,
         log=context.log,
     )

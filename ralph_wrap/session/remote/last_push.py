@@ -49,7 +49,6 @@ class MirrorEnd(NamedTuple):
         ended_by = state.result.ended_by if state.result else "signal" if cancel.requested else "error"
         work, lacking = self._rest(tree, record) if tree else (None, "")
         mirror.end(record.iteration, ended_by, work, lacking)
-        mirror.submodules.comes_last = cancel.terms > 0
         deadline = time.monotonic() + self.context.settings.patience
         try:
             self._await(deadline)
@@ -94,9 +93,7 @@ class MirrorEnd(NamedTuple):
             self.mirror.attempt(whole=not only_claim)
             self._await(deadline)
             if self.mirror.is_complete and not looks:
-                if not self.mirror.submodules.is_to_come:
-                    return
-                self.mirror.submodules.comes_last = False
+                return
             is_refused = schedule.is_refused and not self.mirror.view.in_doubt
             is_in_trouble, was_claim = schedule.troubles > troubles, only_claim
             if is_in_trouble and is_refused:

@@ -66,6 +66,19 @@ class MirrorMessages:
             Commands.of("the work is in this repository", *([push] if missing else [])),
         )
 
+    def without_submodules(self, lines: Sequence[str]) -> None:
+        """Print which work in submodules the remote does not have.
+
+        Arguments:
+            lines: one for each submodule.
+
+        """
+        self._log.warning(
+            "mirror.without_submodules",
+            f"{self._remote} does not have the work in submodules: {'; '.join(lines)}",
+            "it is on this machine, where the exit report says; push it to the submodule's own remote",
+        )
+
     def _once(self, message: str, hint: str) -> None:
         if message not in self._printed:
             self._printed.add(message)

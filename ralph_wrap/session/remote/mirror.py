@@ -27,7 +27,7 @@ from ralph_wrap.git.remote import (
 from ralph_wrap.session.remote.messages import MirrorMessages
 from ralph_wrap.session.remote.push import LONGEST_SILENCE
 from ralph_wrap.session.remote.schedule import Schedule
-from ralph_wrap.session.remote.submodules import MirroredSubmodules
+from ralph_wrap.session.remote.submodules import SubmoduleWatch
 from ralph_wrap.session.remote.view import ClaimState
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
@@ -57,11 +57,12 @@ class Mirror:
         view: what the remote has.
         fence: ends the agent; called once, if another machine has taken the session over.
         cost: returns the cost that the agent has reported, in US dollars; ``None`` if it reported none.
+        submodules: of the session's worktree.
         cancel: the signals so far.
 
     Attributes:
         schedule: of the attempts.
-        submodules: the work in submodules.
+        submodules: which submodules have work that the remote lacks.
         work: ref of the newest uncommitted work here; empty if there is none, ``None`` if that is unknown.
         spare: called with the pids of our processes, so that they do not count as the agent's.
 
@@ -76,6 +77,7 @@ class Mirror:
         *,
         fence: Callable[[], object],
         cost: Callable[[], float | None],
+        submodules: SubmoduleWatch,
         cancel: CancelToken,
         log: Log,
     ) -> None:
@@ -86,7 +88,7 @@ class Mirror:
         self._cancel, self._log = cancel, log
         self._messages = MirrorMessages(remote, log)
         self.schedule = Schedule(claim.beat)
-        self.submodules = MirroredSubmodules(git, claim.id, claim.session, cancel)
+        self.submodules = submodules
         self._running: RunningCommand | None = None
         self._ends: Callable[[RunningCommand], None] = self._end_push
         self._with_work, self._lacking, self._next_look = True, "", 0.0
@@ -130,7 +132,6 @@ class Mirror:
         state = remote_claim.DONE if ended_by == "promise" else remote_claim.STOPPED
         self._claim = self._claim._replace(state=state, iteration=iteration, ended_by=ended_by)
         self.work, self._lacking = self.work if work is None else work, lacking
-        self.submodules.try_again()
 
     def withdraw(self) -> None:
         """Delete the claim: no agent works on the branch, and there is no work."""
@@ -161,8 +162,7 @@ class Mirror:
                 self._ends = self._end_push
                 self._with_work = whole
                 wanted = self.view.wanted(list_refs(git, *self.view.patterns), self.work)
-                wanted = self.submodules.chosen(wanted, self.view) if whole else wanted
-                lacking = self.submodules.lacking(self._lacking) if whole else self.schedule.reason
+                lacking = self._lacks() if whole else self.schedule.reason
                 if whole and (self.work == "" or self.work in wanted):
                     self._claim = self._claim._replace(work=self.work and self.view.remote_ref(self.work))
                 self._claim = self._claim.next(cost_usd=self._cost(), incomplete=lacking)
@@ -209,8 +209,7 @@ class Mirror:
             self.schedule.succeed(with_work=self._with_work)
             self._log.event("mirror.pushed", remote=self._remote, sequence=self._claim.sequence)
         else:
-            self.submodules.is_refused = is_refused(completed)
-            self.view.note_failure(is_refused=self.submodules.is_refused)
+            self.view.note_failure(is_refused=is_refused(completed))
             self._fail(push_error(completed), look=True)
 
     def _end_look(self, running: RunningCommand) -> None:
@@ -220,8 +219,6 @@ class Mirror:
         was_lost = self.view.is_lost
         standing = self.view.compare(fetched(list_refs(self._git, everything(self._remote)), self._remote))
         settle = self.schedule.succeed if self.view.was_taken else self.schedule.refuse
-        if self._with_work and not self.view.was_taken:
-            self.submodules.refuse(self.schedule.reason)
         settle(with_work=self._with_work)
         if standing is ClaimState.LOST and not was_lost:
             self.schedule.start_again()
@@ -246,7 +243,13 @@ class Mirror:
             self.schedule.fail(self.schedule.reason or "there was no time for it", look=False)
         missing = self.view.missing(self.view.wanted(list_refs(self._git, *self.view.patterns), self.work))
         if missing or not self.is_complete:
-            self._messages.incomplete(missing, self.schedule.reason or self.submodules.lacking(""))
+            self._messages.incomplete(missing, self.schedule.reason or self._lacks())
+        elif self.submodules.lacking:
+            self._messages.without_submodules(self.submodules.lacking)
+
+    def _lacks(self) -> str:
+        """Return why the remote lacks work after a push of everything; empty if it lacks none."""
+        return "; ".join(filter(None, (self._lacking, *self.submodules.lacking)))
 
 
 def _note(git: Git, remote: str, after: Mapping[str, str | None], log: Log) -> None:

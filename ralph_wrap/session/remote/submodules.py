@@ -1,33 +1,36 @@
-"""The work in submodules on the remote of a session: one commit, left out if the remote refuses it."""
+"""Name the submodules with work that a remote lacks: a push brings refs of the project's repository alone."""
 
 from __future__ import annotations
 
-import math
 import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
-from ralph_wrap.git import decode_lines, run_git
+from ralph_wrap.git import decode, existing_commits, list_refs, run_git
+from ralph_wrap.git.index import GITLINK
 from ralph_wrap.system.cancel import CancelToken
-from ralph_wrap.worktree.save.inspect import has_submodules
-from ralph_wrap.worktree.save.submodule_snapshot.make import read_snapshot, ref_of, snapshot_submodules
+from ralph_wrap.worktree.save.commits import named_objects
+from ralph_wrap.worktree.save.copy_commits import outermost
+from ralph_wrap.worktree.save.index import scratch_in
+from ralph_wrap.worktree.save.inspect import has_submodules, tree_losses
+from ralph_wrap.worktree.save.submodule_repositories import find
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from ralph_wrap.git import Git
-    from ralph_wrap.session.remote.view import RemoteView
     from ralph_wrap.worktree.model import LinkedWorktree
+    from ralph_wrap.worktree.save.submodule_repositories import SubmoduleRepository
 
 _AFTER_TERM = 2.0
-"""Seconds to copy work after a SIGTERM: all other work comes later, and ``docker stop`` kills after 10."""
+"""Seconds to look after a SIGTERM: all work is saved later, and ``docker stop`` kills after 10."""
 
-_FIRST_WAIT = 60.0
-"""Seconds without the snapshot after a push of it that got no answer; each next time it is twice that."""
+_REFS = ("refs", "packed-refs")  # names of a repository's files
+_OF_OTHERS = ("refs/remotes/", "refs/tags/")
 
 
-class _TimeToCopy(CancelToken):
-    """Ends a copy a while after a SIGTERM, and at a second signal.
+class _TimeToLook(CancelToken):
+    """Ends a look a while after a SIGTERM, and at a second signal.
 
     Arguments:
         signals: the signals so far.
@@ -47,42 +50,29 @@ class _TimeToCopy(CancelToken):
         return self._signals.hurried or (self._limit is not None and time.monotonic() >= self._limit)
 
 
-class MirroredSubmodules:
-    """The submodule snapshot of one session.
+class SubmoduleWatch:
+    """Knows which submodules of a session have work that no remote has.
 
-    A push brings all, or nothing. A remote can refuse the history of a submodule that it takes a session's
-    other work of: for its size, or for an old commit. So after a refusal the session pushes without it, and
-    without other refs that would bring commits of this history.
+    Such work is what is not committed, and each commit that HEAD, branches, stashes or reflogs name and that
+    no remote branch of the submodule contains. The commits from which the branch of the session began do not
+    count. A submodule in which git cannot look counts as one with work.
 
     Arguments:
-        git: at the repository of the project.
-        agent_id: of the session.
-        session: its session id.
+        base: the commit from which the branch began; empty if that is not known.
         cancel: the signals so far.
 
     Attributes:
-        is_refused: the remote has answered that it does not take the last push; otherwise a failure may pass.
-        comes_last: if the remote has none yet, the next push is without it: it can be large, and time short.
+        lacking: one line for each submodule with such work, and for each that nobody could look into.
 
     """
 
-    def __init__(self, git: Git, agent_id: str, session: str, cancel: CancelToken) -> None:
-        self._git = git
-        self._time = _TimeToCopy(cancel)
-        self._agent_id = agent_id
-        self._session = session
-        self._ref = ref_of(agent_id)
-        self._problems: tuple[str, ...] = ()
-        self._pushing = ""  # the snapshot that the last push was to bring
-        self._refused = ""  # the snapshot that the remote has refused
-        self._refusal = ""
-        self._left_out = ""  # why the last push had another snapshot than the newest one
-        self._wait, self._again = _FIRST_WAIT, 0.0  # seconds, and when to try the refused one again
-        self.is_refused = False
-        self.comes_last = False
+    def __init__(self, base: str, cancel: CancelToken) -> None:
+        self._base = base
+        self._cancel = _TimeToLook(cancel)
+        self.lacking: tuple[str, ...] = ()
 
-    def keep(self, tree: LinkedWorktree, git: Git) -> None:
-        """Make the snapshot, as far as possible.
+    def look(self, tree: LinkedWorktree, git: Git) -> None:
+        """Look into the submodules of a worktree.
 
         Arguments:
             tree: the worktree of the session.
@@ -90,79 +80,77 @@ class MirroredSubmodules:
 
         """
         if not has_submodules(tree):
-            return  # what an earlier session has left stays
-        git = git._replace(cancel=git.cancel or self._time)
+            self.lacking = ()
+            return
+        git = git._replace(cancel=git.cancel or self._cancel)
+        lines: list[str] = []
         try:
-            self._problems = snapshot_submodules(
-                tree, git, self._git, agent_id=self._agent_id, session=self._session
-            )
+            origins = _Origins(tree, git, self._base)
+            with scratch_in(tree.registration) as directory:
+                for number, submodule in enumerate(find(tree, git, tree.path, lines)):
+                    if what := _work_in(submodule, git, directory / str(number), origins):
+                        lines.append(f"submodule {submodule.path or submodule.name}: {what}")
         except (RalphError, OSError) as error:
-            self._problems = (f"the work in submodules: {error}",)
+            lines.append(f"the work in submodules: {error}")
+        self.lacking = tuple(lines)
 
-    def lacking(self, other: str) -> str:
-        """Return why the remote lacks work, in submodules or other work; empty if it lacks none."""
-        return "; ".join(filter(None, (other, *self._problems, self._left_out)))
 
-    @property
-    def is_to_come(self) -> bool:
-        """Whether the last push was without it because it comes last."""
-        return self.comes_last and bool(self._left_out)
+def _work_in(submodule: SubmoduleRepository, git: Git, index: Path, origins: _Origins) -> str:
+    """Return the work in a submodule that no remote has, in words; empty if there is none.
 
-    def chosen(self, wanted: Mapping[str, str], view: RemoteView) -> dict[str, str]:
-        """Return the refs to push: perhaps without the newest snapshot.
+    Arguments:
+        git: git at the repository of the worktree.
+        index: a free path for a copy of the submodule's index.
 
-        Arguments:
-            wanted: the refs that the remote is to have.
-            view: what it has.
+    """
+    try:
+        found = []
+        if submodule.path:
+            lost = tree_losses(submodule.tree, git, index, submodule.nested)
+            if lost.paths or lost.operation or lost.problems:
+                found.append("uncommitted work")
+        if _has_commits(submodule, submodule.tree.git(git), origins.of(submodule)):
+            found.append("commits that no remote branch of it has")
+    except (RalphError, OSError) as error:
+        return f"git cannot look into it: {error}"
+    return " and ".join(found)
 
-        """
-        snapshot, earlier = wanted.get(self._ref, ""), view.on_remote(self._ref)
-        reason = ""
-        if snapshot and snapshot == earlier:
-            self._wait = _FIRST_WAIT
-        if snapshot and snapshot == self._refused and time.monotonic() < self._again:
-            reason = self._refusal
-        elif snapshot and self.comes_last and earlier is None:
-            reason = "it comes with the next push"
-        if not reason:
-            self._pushing = "" if snapshot == earlier else snapshot
-            self._left_out = ""
-            return dict(wanted)
-        self._pushing = ""
-        paths = ", ".join(work.path or work.name for work in read_snapshot(self._git, snapshot))
-        self._left_out = f"{self._ref} with the work in {paths}: {reason}"
-        left = {self._ref, *self._with_that_history(wanted, snapshot)}
-        earlier_ones = {ref: oid for ref in left if (oid := view.on_remote(ref)) is not None}
-        return {ref: oid for ref, oid in wanted.items() if ref not in left} | earlier_ones
 
-    def _with_that_history(self, wanted: Mapping[str, str], snapshot: str) -> list[str]:
-        """Return the refs of single commits that would bring commits that only the snapshot has, too."""
-        prefix = f"{self._ref.removesuffix('submodules')}commit-"
-        kept = [f"^{oid}" for ref, oid in wanted.items() if ref != self._ref and not ref.startswith(prefix)]
-        history = self._commits(snapshot, kept)
-        return [
-            ref
-            for ref, oid in wanted.items()
-            if ref.startswith(prefix) and not history.isdisjoint(self._commits(oid, kept))
-        ]
+def _has_commits(submodule: SubmoduleRepository, git: Git, origin: str) -> bool:
+    problems: list[str] = []
+    known = {*list_refs(git, "refs/remotes/").values(), *filter(None, [origin])}
+    named = {*named_objects(submodule.tree.registration, git, problems, without=_REFS)}
+    named |= {oid for ref, oid in list_refs(git).items() if not ref.startswith(_OF_OTHERS)}
+    commits = outermost(git, existing_commits(git, named), {*existing_commits(git, known)})
+    return bool(commits or problems)
 
-    def _commits(self, tip: str, without: Sequence[str]) -> set[str]:
-        stdin = "".join(f"{oid}\n" for oid in (tip, *without)).encode()
-        return {*decode_lines(run_git(self._git, "rev-list", "--stdin", stdin=stdin).stdout)}
 
-    def refuse(self, reason: str) -> None:
-        """Note that the remote has not taken the last push.
+class _Origins:
+    """The commits of the submodules from which the branch of a session began.
 
-        Arguments:
-            reason: why.
+    Arguments:
+        worktree: the worktree of the session.
+        git: git at its repository.
+        base: the commit from which the branch began; empty if that is not known.
 
-        """
-        self._refused = self._pushing  # if it was not in that push, the remote refuses something else
-        self._refusal = reason
-        if self._refused:
-            self._again = math.inf if self.is_refused else time.monotonic() + self._wait
-            self._wait *= 2
+    """
 
-    def try_again(self) -> None:
-        """Push the snapshot again, although the remote has refused it."""
-        self._refused = ""
+    def __init__(self, worktree: LinkedWorktree, git: Git, base: str) -> None:
+        self._git = git
+        self._found: dict[str, tuple[Git, str]] = {"": (worktree.git(git), base)}
+
+    def of(self, submodule: SubmoduleRepository) -> str:
+        """Return the commit of a submodule; empty if it had none. A submodule above it comes first."""
+        above = max(
+            (path for path in self._found if f"{submodule.path}/".startswith(f"{path}/" if path else "")),
+            key=len,
+        )
+        git, commit = self._found[above]
+        path = submodule.path.removeprefix(f"{above}/") if above else submodule.path
+        if not path or not commit:
+            return ""
+        words = ("ls-tree", "-z", "--full-tree", commit, "--", path)
+        kind, _, rest = decode(run_git(git, *words, accept=(0, 128)).stdout).partition(" commit ")
+        found = rest.partition("\t")[0] if kind == GITLINK else ""
+        self._found[submodule.path] = (submodule.tree.git(self._git), found)
+        return found

@@ -15,13 +15,12 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.git import create_ref, delete_ref, list_refs, move_ref, set_refs
+from ralph_wrap.git import create_ref, delete_ref, list_refs, move_ref
 from ralph_wrap.state.record import FETCHED_FROM, SessionRecord, read_record
 from ralph_wrap.system.text import named
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.from_snapshot import work_of_snapshot
 from ralph_wrap.worktree.save.index import scratch_in
-from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 from ralph_wrap.worktree.save.trees import session_of
 
 if TYPE_CHECKING:
@@ -90,8 +89,6 @@ class TakeUp:
 
         """
         self._keep_snapshots()
-        if not self._ended_here(self._earlier.session):
-            self._take_submodules()
         work, local = self._earlier.work, list_refs(self._git, self._wip, self._branch)
         saved = local.get(self._wip)
         if work in {None, self._wip} or self._ended_here(self._earlier.session):
@@ -111,14 +108,6 @@ class TakeUp:
         kept = {*list_refs(self._git, prefix).values()}
         found = {oid for ref, oid in self._remote_refs.items() if ref.startswith(prefix)}
         make_snapshots(self._git, self._earlier.id, sorted(found - kept))
-
-    def _take_submodules(self) -> None:
-        """Make the submodule snapshot of the remote ours: a submodule that this machine lacks stays in it."""
-        ref = ref_of(self._earlier.id)
-        ours, theirs = list_refs(self._git, ref).get(ref), self._remote_refs.get(ref)
-        if ours != theirs:
-            make_snapshots(self._git, self._earlier.id, [ours] if ours else [])
-            set_refs(self._git, {ref: theirs})
 
     def _take_snapshot(self, work: str, saved: str | None, tip: str | None) -> TakenUpWork | None:
         context, log, agent_id = self._context, self._context.log, self._earlier.id

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.state import remote_claim
-from ralph_wrap.worktree.save.submodule_snapshot.make import ref_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,11 +89,10 @@ class RemoteView:
         """
         self._local_commits = frozenset(local.values())
         commits = f"{SNAPSHOTS}{self.agent_id}/commit-"  # work that is on no branch
-        newest = {snapshot, ref_of(self.agent_id)}
         return {
             ref: oid
             for ref, oid in local.items()
-            if not ref.startswith(SNAPSHOTS) or ref.startswith(commits) or ref in newest
+            if not ref.startswith(SNAPSHOTS) or ref.startswith(commits) or ref == snapshot
         }
 
     def changes(self, wanted: Mapping[str, str], claim: str) -> list[RemoteChange]:

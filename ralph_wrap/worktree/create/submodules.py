@@ -8,7 +8,7 @@ most of the space. Then it gets the remote and the remote branches of the main c
 this clone may use the file protocol, which git forbids in submodules (CVE-2022-39253), because we made its
 URL. Other submodules come from the URL in the configuration or ``.gitmodules``, under git's own rules. That
 repository may not answer, or lack the commit. Then the commit comes from the repository of the project, if
-another machine has brought it there. An update command in the configuration never runs. A submodule that the
+an earlier session has saved it there. An update command in the configuration never runs. A submodule that the
 user has switched off, by ``active`` or ``update = none``, stays off.
 
 The worktree stays even after an error: a half-made submodule is removed, and a warning is logged.

@@ -49,8 +49,11 @@ def named_commits(git: Git, named: Collection[str], problems: list[str]) -> list
     return [oid for oid in wanted if found[oid].kind in {"commit", "tag"}]
 
 
-def make_snapshots(git: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, ...]:
-    """Give a ref ``refs/ralph/snapshots/<id>/commit-<n>`` to each commit, and return these refs.
+def make_snapshots(git: Git, agent_id: str, tips: Sequence[str], kind: str = "commit") -> tuple[str, ...]:
+    """Give a ref ``refs/ralph/snapshots/<id>/<kind>-<n>`` to each commit, and return these refs.
+
+    Arguments:
+        kind: ``submodule`` for a commit of a submodule, which no session pushes to the project's remote.
 
     Raises:
         GitError: a ref cannot be made.
@@ -58,7 +61,7 @@ def make_snapshots(git: Git, agent_id: str, tips: Sequence[str]) -> tuple[str, .
     """
     if not tips:
         return ()
-    prefix = f"refs/ralph/snapshots/{agent_id}/commit-"
+    prefix = f"refs/ralph/snapshots/{agent_id}/{kind}-"
     numbers = [ref.removeprefix(prefix) for ref in list_refs(git, f"{prefix}*")]
     first = 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
     made = []
@@ -94,7 +97,7 @@ def drop_lost_snapshots(
 
     """
     prefix = f"refs/ralph/snapshots/{agent_id}/"
-    refs = {ref: oid for ref, oid in list_refs(git, prefix).items() if not ref.endswith("/submodules")}
+    refs = list_refs(git, prefix)
     found = read_objects(git, [*dict.fromkeys(refs.values())])
     damaged: list[str] = []
     for ref, oid in sorted(refs.items()):

@@ -37,15 +37,13 @@ if TYPE_CHECKING:
     from ralph_wrap.git import Git
     from ralph_wrap.worktree.model import LinkedWorktree
 
-_SUBMODULE_SNAPSHOTS = "refs/ralph/snapshots/*/submodules"  # the next one of a session replaces it
-
 
 class RepositoryTips(NamedTuple):
     """The tips of a repository: commits that no other commit has as an ancestor, and tags.
 
     Attributes:
         every: object ids that its refs, HEAD and reflogs name.
-        loose: the object ids that the other repository lacks. It lacks what only a submodule snapshot has.
+        loose: the object ids that the other repository lacks.
         common: commits that both repositories have, and that refs of the other one contain.
 
     """
@@ -115,9 +113,8 @@ def tips(
     if head := resolve_commit(store, "HEAD"):
         refs_of_store.add(head)
     shared = {*existing_commits(git, refs_of_store)}
-    common = shared | held(store, every - refs_of_store)
-    kept = shared | held(store, every - refs_of_store, without=_SUBMODULE_SNAPSHOTS)
-    loose = {*outermost(git, every, kept | {*existing_commits(git, ignored)})}
+    common = shared | _held(store, every - refs_of_store)
+    loose = {*outermost(git, every, common | {*existing_commits(git, ignored)})}
     # No commit refers to a tag object, and a tag object refers to the commit that it names.
     loose |= tags - refs_of_store - ignored
     return RepositoryTips(frozenset(every | tags), tuple(sorted(loose)), tuple(sorted(common)))
@@ -200,13 +197,12 @@ def _shallow(git_dir: Path) -> set[bytes]:
         return set()
 
 
-def held(store: Git, oids: Collection[str], *, without: str = "") -> set[str]:
+def _held(store: Git, oids: Collection[str]) -> set[str]:
     """Return the commits among these that refs of a repository contain.
 
     Arguments:
         store: git in the repository.
         oids: ids of commits that it may lack.
-        without: pattern of refs that do not count.
 
     Raises:
         GitError: git failed.
@@ -216,8 +212,7 @@ def held(store: Git, oids: Collection[str], *, without: str = "") -> set[str]:
     if not present:
         return set()
     try:
-        left_out = [f"--exclude={without}"] if without else []
-        answer = run_git(store, "rev-list", "--stdin", "--not", *left_out, "--all", stdin=_stdin(present))
+        answer = run_git(store, "rev-list", "--stdin", "--not", "--all", stdin=_stdin(present))
     except GitError:  # git may have pruned objects that no ref contains
         return set()
     return {*present} - {*decode_lines(answer.stdout)}

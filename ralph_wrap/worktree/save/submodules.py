@@ -6,7 +6,7 @@ A submodule's repository is ``modules/<name>`` in the registration. The reposito
 1. Its files and its index, by the same code as those of a worktree: a commit in its own repository.
 2. Every commit that its refs, its HEAD and its reflogs name, and that the other repository lacks. All their
    objects are copied into a repository that stays. Each object is verified there. Only then the commits get
-   refs there, ``refs/ralph/snapshots/<id>/commit-<n>``.
+   refs there, ``refs/ralph/snapshots/<id>/submodule-<n>``.
 
 The repository that stays is the main checkout's own repository of the same submodule, if there is one. It has
 the other commits of the submodule, and ``git submodule update`` searches there. Otherwise it is the project's
@@ -119,7 +119,7 @@ def _with_commits(
     found = tips(submodule_git, store, submodule.tree.registration, problems, cloned=saved.unstarted)
     if found.loose:
         with transferred(submodule_git, store, found, request.session):
-            make_snapshots(store, request.agent_id, found.loose)
+            make_snapshots(store, request.agent_id, found.loose, "submodule")
     return saved._replace(refs=snapshots_of(store, request.agent_id, found))
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.interfaces.fleet.order import with_credential
+from tests.support.repo import make_repo
+from tests.support.submodules import ALLOWED
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -116,6 +118,21 @@ def test_a_worker_that_only_waited_has_no_work(fleet_run: FleetRun) -> None:
     gate.touch()
     ended = [worker.ended() for worker in (first, second)]
     assert [status for status, _ in ended] == [0, 0], ended
+
+
+def test_a_worker_rescues_the_work_in_submodules(fleet_run: FleetRun, tmp_path: Path) -> None:
+    """No session pushes it, and the workspace goes: it is on the remote before the index is done."""
+    library = make_repo(tmp_path / "library")
+    fleet_run.repo.git(*ALLOWED, "submodule", "--quiet", "add", library.path, "lib")
+    fleet_run.begin(
+        f"git {' '.join(ALLOWED)} submodule --quiet update --init; cd lib;"
+        " git commit -q --allow-empty -m inner; echo new > new"
+    )
+    status, printed = fleet_run.work().ended()
+    assert status == 0, printed
+    [rescued] = [ref for ref in fleet_run.refs("refs/ralph/rescue/") if ref.endswith("/submodule-1")]
+    assert fleet_run.remote.show(f"{rescued}:new") == b"new\n"
+    assert fleet_run.remote.git("log", "-1", "--format=%s", f"{rescued}^1") == "inner"
 
 
 def test_a_worker_that_waits_never_takes_a_live_session_over(fleet_run: FleetRun) -> None:

@@ -31,7 +31,7 @@ def test_one_comes_from_the_project_that_has_its_commit(tmp_path: Path, object_f
         each.commit("first")
     repo.git(*ALLOWED, "submodule", "--quiet", "add", library.path, "lib")
     repo.commit("with a submodule")
-    repo.git("fetch", "-q", library.path, "main:refs/ralph/snapshots/00aa/commit-1")
+    repo.git("fetch", "-q", library.path, "main:refs/ralph/snapshots/00aa/submodule-1")
     shutil.rmtree(repo.path / ".git/modules")
     library.path.rename(tmp_path / "gone")
     tree = make_tree(repo)
@@ -47,7 +47,8 @@ def test_one_with_an_origin_that_answers_has_its_tags(
         monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
     remote = make_project(tmp_path / "world", checked_out=False)
     remote.upstream.git("tag", "v1")
-    remote.repo.git(*ALLOWED, "fetch", "-q", remote.upstream.path, "HEAD:refs/ralph/snapshots/00aa/commit-1")
+    kept = "refs/ralph/snapshots/00aa/submodule-1"
+    remote.repo.git(*ALLOWED, "fetch", "-q", remote.upstream.path, f"HEAD:{kept}")
     tree = make_tree(remote.repo)
     init_submodules(tree.linked, located(remote.repo)[0], log=on_stderr(os.environ))
     assert Repo(tree.path / SUB).git("tag").strip() == "v1"

@@ -188,7 +188,7 @@ def test_saved_work_is_taken_over_in_the_main_checkout(project: Project, tree: T
     """By the commands of the README."""
     inside(tree).write("file.txt", "changed\n")
     tree.finish()
-    ref = f"refs/ralph/snapshots/{ID}/commit-1"
+    ref = f"refs/ralph/snapshots/{ID}/submodule-1"
     words = ("--git-dir=.git/modules/vendor/x", "log", "-p", "-m", "--first-parent", ref)
     assert "+changed" in project.repo.git(*words)
     project.repo.git("-C", SUB, "switch", "-q", "-c", ID, ref)

@@ -34,7 +34,9 @@ def test_one_that_only_its_origin_has_is_kept_in_the_project(tmp_path: Path) -> 
     tree = project.tree()
     head = inside(tree).head
     assert tree.finish().kept is None
-    assert project.repo.git("merge-base", "--is-ancestor", head, "refs/ralph/snapshots/00aa/commit-1") == ""
+    assert (
+        project.repo.git("merge-base", "--is-ancestor", head, "refs/ralph/snapshots/00aa/submodule-1") == ""
+    )
 
 
 def test_a_submodule_that_is_not_initialised_is_nothing(project: Project) -> None:
