@@ -27,7 +27,6 @@ SOURCES = (
     "README.md",
     "docker/Dockerfile",
     "docker/wheels",
-    "docs/man",
     "pyproject.toml",
     "ralph_wrap",
 )

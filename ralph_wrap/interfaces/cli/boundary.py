@@ -64,6 +64,26 @@ def boundary(tool: str, *, json: bool, project: Path | None = None, log: Log | N
 
 
 @contextmanager
+def needs_extra(name: str) -> Iterator[None]:
+    """Explain a failed import: an optional part of the package may not be installed.
+
+    Arguments:
+        name: of the command, and of the extra that it needs.
+
+    Raises:
+        RalphError: the import failed.
+
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise RalphError(
+            f"{name}: the optional dependencies are not installed, or too old ({error})",
+            f"in a clone of ralph-wrap: uv tool install '.[{name}]' (or pipx install --force '.[{name}]')",
+        ) from error
+
+
+@contextmanager
 def _stdout_written() -> Iterator[None]:
     """Write all output at the end. If the reader of stdout has gone, end without an error message."""
     try:

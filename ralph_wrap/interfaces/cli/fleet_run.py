@@ -14,8 +14,7 @@ import typer
 from ralph_wrap.config.options import FLEET_MAX_COST
 from ralph_wrap.config.parsers import duration
 from ralph_wrap.errors import RalphError, UsageError
-from ralph_wrap.interfaces.cli.boundary import boundary
-from ralph_wrap.interfaces.cli.installation import needs_extra
+from ralph_wrap.interfaces.cli.boundary import boundary, needs_extra
 from ralph_wrap.interfaces.cli.options import Directory, checked, flags, with_options
 from ralph_wrap.system.log import Commands
 

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
-from ralph_wrap.interfaces.cli.installation import needs_extra
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, needs_extra
 from ralph_wrap.interfaces.cli.options import Directory
 
 
