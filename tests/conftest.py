@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,8 +53,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def _is_no_subreaper() -> Iterator[None]:
     """Adopt no orphans after a session in this process: each is a zombie that later sessions look at."""
     yield
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(process_tree.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    ctypes.CDLL(None).prctl(process_tree.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 @pytest.fixture(scope="session", autouse=True)

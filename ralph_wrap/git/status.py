@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.errors import GitError
@@ -20,7 +19,7 @@ _SUSPICIOUS = (
     *("-c", "core.checkStat=default"),
     *("-c", "core.untrackedCache=false"),
     *("-c", "core.ignoreStat=false"),
-    *(("-c", "core.ignoreCase=false") if sys.platform == "linux" else ()),
+    *("-c", "core.ignoreCase=false"),
     *("-c", "core.safecrlf=false"),
     *("-c", "status.renames=false"),
     *("-c", "diff.renames=false"),

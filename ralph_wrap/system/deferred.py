@@ -15,7 +15,6 @@ while git checks out its worktree (:func:`load_session`), and a server does so a
 from __future__ import annotations
 
 import re
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -75,7 +74,7 @@ if TYPE_CHECKING:
 
 FOR_SOME_COMMANDS = {
     "asyncio": "asyncio",  # "async with" of the Python API
-    "psutil": "psutil",  # what sessions use; a system without /proc
+    "psutil": "psutil",  # what sessions use
     "structlog": "structlog",  # messages on a terminal
 }
 FOR_SOME_PROJECTS = {
@@ -183,8 +182,6 @@ def load_session(*, pool: bool) -> None:
 def load_for_other_user() -> None:
     """Load all that a process may need after it has become a user who perhaps cannot read our files."""
     _load(FOR_SOME_PROJECTS | _FOR_WORKTREES | _FOR_POOLS | _FOR_SESSIONS)
-    if sys.platform != "linux":  # there is no /proc
-        _load({"psutil": MODULES["psutil"]})
 
 
 def _load(modules: Mapping[str, str]) -> None:

@@ -17,7 +17,7 @@ import sys
 OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags that open a directory and follow no symlink."""
 
-_DEEPEST = 64  # directories that are open at once: macOS gives a process 256 descriptors
+_DEEPEST = 64  # directories that are open at once; a process often has 1024 descriptors at most
 _OWNER_MAY_ALL = stat.S_IRWXU
 
 
@@ -172,9 +172,7 @@ def _open(name: str, directory: int) -> int:
     try:
         return os.open(name, OPEN_DIRECTORY, dir_fd=directory)
     except PermissionError:
-        if not hasattr(os, "O_PATH"):
-            raise
-    # A directory that its owner may not read opens as a path alone (open(2), O_PATH).
+        pass  # a directory that its owner may not read opens as a path alone (open(2), O_PATH)
     path = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     try:
         os.chmod(f"/proc/self/fd/{path}", _OWNER_MAY_ALL)  # noqa: PTH101 -- no pathlib here, for the start

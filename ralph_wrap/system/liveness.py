@@ -122,7 +122,7 @@ def bears_name(pid: int, agent_id: str) -> bool:
 
 @cache
 def boot_id() -> str:
-    """Return the id of the running kernel; on a system without such an id, its boot time in seconds."""
+    """Return the id of the running kernel."""
     return process_table.boot_id()
 
 
@@ -132,7 +132,7 @@ def host() -> str:
 
 
 def pid_namespace() -> str:
-    """Return the name of our pid namespace; empty on a system without pid namespaces."""
+    """Return the name of our pid namespace; empty if ``/proc`` does not name it."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:

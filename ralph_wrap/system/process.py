@@ -13,7 +13,6 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -370,6 +369,7 @@ class ProcessGroup:
             raise
         self._popen, self.pid = popen, popen.pid
         # Readable at the agent's end (pidfd_open(2), Linux 5.3). A thread has no other notice: no SIGCHLD.
+        # Portable Pythons lack it: https://github.com/astral-sh/python-build-standalone/issues/193
         if hasattr(os, "pidfd_open"):
             self.pidfd = os.pidfd_open(self.pid)
 
@@ -423,7 +423,7 @@ class ProcessGroup:
 
     def signal(self, number: int) -> None:
         """Send a signal to the whole group; no group left is no error."""
-        if self._popen.returncode is not None and sys.platform == "linux":
+        if self._popen.returncode is not None:
             return  # another group may have its number now; we have adopted the rest of its processes
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)

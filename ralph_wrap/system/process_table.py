@@ -1,13 +1,12 @@
-"""Facts about processes, from ``/proc`` (``proc(5)``), or from psutil on a system without it.
+"""Facts about processes, from ``/proc`` (``proc(5)``); psutil measures what sessions use.
 
-psutil takes as long to load as a git command, and reads a file in more steps. So Linux loads it only to
-measure what sessions use.
+psutil has no answer to most questions here: the start of a process in ticks since the boot, which no change
+of the clock moves; an environment in the middle of an ``execve(2)``; whether an open file is written.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import time
 from pathlib import Path
@@ -16,12 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap.system import deferred
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-    from typing import TypeVar
+    from collections.abc import Collection, Mapping
 
     from psutil import Process
-
-    _T = TypeVar("_T")
 
 PROC = Path("/proc")
 
@@ -35,20 +31,18 @@ def pids() -> list[int]:
     """Return the pid of every process of our pid namespace."""
     try:
         return [int(name) for name in os.listdir(PROC) if name.isdigit()]  # noqa: PTH208 -- hundreds, no objects
-    except FileNotFoundError:
-        return deferred.psutil.pids()
+    except FileNotFoundError:  # a chroot without a /proc
+        return []
 
 
 def children(pid: int) -> list[int]:
     """Return the direct children of a process, adopted ones and zombies included."""
     found: list[int] = []
-    try:
-        # Path.glob() of Python 3.11 raises, too, where the process has ended.
+    # Path.glob() of Python 3.11 raises, too, where the process has ended.
+    with contextlib.suppress(OSError):
         for task in (PROC / str(pid) / "task").iterdir():
             with contextlib.suppress(OSError, ValueError):
                 found += map(int, (task / "children").read_text().split())
-    except OSError:
-        return _ask(pid, lambda process: [child.pid for child in process.children()], found)
     return found
 
 
@@ -72,25 +66,19 @@ def ancestors(pid: int) -> set[int]:
             fields = _stat(pid)
         except OSError:
             break
-        pid = int(fields[1]) if fields else _ask(pid, lambda process: process.ppid(), 0)
+        pid = int(fields[1]) if fields else 0
     return found
 
 
 def environment(pid: int) -> list[bytes]:
     """Return the entries of a process's environment; none if it has ended, or is another user's.
 
-    In the middle of its ``execve(2)`` a process of Linux shows one entry, which is empty.
+    In the middle of its ``execve(2)`` a process shows one entry, which is empty.
     """
     try:
         return (PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:
-        with contextlib.suppress(PermissionError):
-            return _ask(pid, _environment, [])
         return []
-
-
-def _environment(process: Process) -> list[bytes]:
-    return [os.fsencode(f"{name}={value}") for name, value in process.environ().items()]
 
 
 def command_line(pid: int) -> bytes:
@@ -118,9 +106,7 @@ def is_program(pid: int) -> bool:
         fields = _stat(pid)
     except OSError:
         return False
-    if fields:
-        return fields[0] not in {b"Z", b"X"} and not int(fields[6]) & _KERNEL_THREAD
-    return _ask(pid, lambda process: process.status() != "zombie", default=False)
+    return bool(fields) and fields[0] not in {b"Z", b"X"} and not int(fields[6]) & _KERNEL_THREAD
 
 
 def is_stopped(pid: int) -> bool:
@@ -161,22 +147,18 @@ def start_time(pid: int) -> float | None:
     """Return when a process was started; ``None`` if there is none, or a zombie.
 
     Returns:
-        On Linux seconds since the boot (stat, field 22), which no change of the clock moves;
-        elsewhere seconds since the epoch.
+        Seconds since the boot (stat, field 22), which no change of the clock moves.
 
     Raises:
         OSError: the time cannot be read.
 
     """
-    if fields := _stat(pid):
-        return None if fields[0] in {b"Z", b"X"} else int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return _ask(
-        pid, lambda process: None if process.status() == "zombie" else process.create_time(), default=None
-    )
+    fields = _stat(pid)
+    return None if not fields or fields[0] in {b"Z", b"X"} else int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def boot_id() -> str:
-    """Return the id of the running kernel (``random(4)``); elsewhere its boot time in seconds."""
+    """Return the id of the running kernel (``random(4)``); its boot time in seconds where that is hidden."""
     try:
         return (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -190,28 +172,23 @@ def name(pid: int) -> str:
         OSError: it has ended.
 
     """
-    try:
-        return (PROC / str(pid) / "comm").read_text(errors="replace").strip()
-    except FileNotFoundError:
-        if not _is_missing():
-            raise
-        return _ask(pid, lambda process: process.name(), "")
+    return (PROC / str(pid) / "comm").read_text(errors="replace").strip()
 
 
 def names() -> dict[int, str]:
     """Return the name of each live process of our pid namespace and of those below it, by pid.
 
-    A process alone can change its name (``proc(5)``: comm). Elsewhere than on Linux, there are no names.
+    A process alone can change its name (``proc(5)``: comm).
     """
     found = {}
-    for pid in pids() if PROC.is_dir() else ():
+    for pid in pids():
         with contextlib.suppress(OSError):
             found[pid] = name(pid)
     return found
 
 
 def rename(name: str) -> None:
-    """Change the name of this process, at most 15 bytes (``proc(5)``: comm); only Linux can do that."""
+    """Change the name of this process, at most 15 bytes (``proc(5)``: comm)."""
     with contextlib.suppress(OSError):
         (PROC / "self" / "comm").write_text(name)
 
@@ -228,8 +205,6 @@ def title_addresses() -> list[int]:
 def paths_in(pid: int, directory: Path, *, open_files: bool = True) -> list[str]:
     """Return what a process uses in a directory: its working directory, and files open for writing.
 
-    Without a ``/proc`` also files that it only reads: psutil knows the difference on Linux alone.
-
     Arguments:
         pid: of the process.
         directory: its absolute path.
@@ -241,12 +216,7 @@ def paths_in(pid: int, directory: Path, *, open_files: bool = True) -> list[str]
     """
     # An end of a session asks this of all processes, with thousands of descriptors: no Path is made of them.
     top, process = os.fspath(directory), f"{os.fspath(PROC)}/{pid}"
-    try:
-        used = os.readlink(f"{process}/cwd")  # noqa: PTH115
-    except FileNotFoundError:
-        if not _is_missing():  # asked only now: it costs as much again
-            raise
-        return [path for path in _ask(pid, _used_paths, list[str]()) if _is_in(path, top)]
+    used = os.readlink(f"{process}/cwd")  # noqa: PTH115
     found = [used] if _is_in(used, top) else []
     if not open_files:
         return found
@@ -287,10 +257,6 @@ def _is_in(path: str, top: str) -> bool:
     return path.startswith(top) and (path == top or path.startswith(f"{top}/".replace("//", "/")))
 
 
-def _used_paths(process: Process) -> list[str]:
-    return [process.cwd(), *(file.path for file in process.open_files())]
-
-
 def _is_written(info: str) -> bool:
     # "flags: " and an octal number
     with open(info, encoding="ascii") as lines:  # noqa: PTH123 -- see paths_in
@@ -305,7 +271,7 @@ class ResourceUsage(NamedTuple):
         processes: how many there are now.
         cpu_seconds: processor time since the session began, that of processes that have ended included.
         cpu_percent: the same as an average since then; 100 is one processor.
-        memory_bytes: their memory now. On Linux, memory that several of them share counts once.
+        memory_bytes: their memory now; memory that several of them share counts once.
 
     """
 
@@ -362,7 +328,7 @@ def _cost(pid: int) -> tuple[float, int] | None:
 
 def _memory(process: Process) -> int:
     # The kernel adds up a process's pages for this: 9 ms a GB. A process that was root once shows no such
-    # sum to its own user (proc(5): dumpable), and other systems know none.
+    # sum to its own user (proc(5): dumpable), and a kernel without smaps knows none.
     try:
         return process.memory_full_info().pss
     except (deferred.psutil.AccessDenied, AttributeError):
@@ -380,29 +346,3 @@ def _stat(pid: int | str) -> list[bytes]:
         return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return []
-
-
-def _ask(pid: int, question: Callable[[Process], _T], default: _T) -> _T:
-    """Return the answer of psutil where there is no ``/proc``.
-
-    Arguments:
-        pid: of the process.
-        question: computes the answer from the process.
-        default: the answer if it has ended, and where there is a ``/proc``.
-
-    Raises:
-        PermissionError: it is another user's.
-
-    """
-    if not _is_missing():
-        return default
-    try:
-        return question(deferred.psutil.Process(pid))
-    except deferred.psutil.NoSuchProcess:
-        return default
-    except deferred.psutil.AccessDenied as error:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from error
-
-
-def _is_missing() -> bool:
-    return not os.path.exists(f"{PROC}/self/stat")  # noqa: PTH110 -- asked for each zombie

@@ -11,7 +11,6 @@ import contextlib
 import math
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -266,27 +265,20 @@ def _runs_our_python(pid: int) -> bool:
 
 
 def become_subreaper() -> None:
-    """Become the parent of orphans below us, instead of PID 1 (``prctl(2)``).
-
-    It does nothing elsewhere than on Linux: there we cannot follow processes that fork twice.
-    """
-    if sys.platform == "linux":
-        deferred.ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    """Become the parent of orphans below us, instead of PID 1 (``prctl(2)``)."""
+    deferred.ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_with_parent(parent: int) -> None:
     """Get SIGTERM when our parent ends, also when it is killed (``prctl(2)``).
 
-    It does nothing elsewhere than on Linux.
-
     Arguments:
         parent: its process id, as we knew it before this call: it may have ended already.
 
     """
-    if sys.platform == "linux":
-        deferred.ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:
-            os.kill(os.getpid(), signal.SIGTERM)
+    deferred.ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _reap(pids: Collection[int]) -> None:

@@ -48,7 +48,7 @@ class SignalHandlers:
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        self.wakeup, written = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
+        self.wakeup, written = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._stack.callback(os.close, self.wakeup)
         self._stack.callback(os.close, written)
         before = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
@@ -131,10 +131,3 @@ def run_in_foreground(argv: Sequence[str | os.PathLike[str]], env: Mapping[str, 
         for number, handler in before.items():
             signal.signal(number, handler)
     return status if status >= 0 else 128 - status
-
-
-def _pipe() -> tuple[int, int]:
-    reading, writing = os.pipe()
-    os.set_blocking(reading, False)
-    os.set_blocking(writing, False)
-    return reading, writing

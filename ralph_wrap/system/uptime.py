@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
 
 def uptime() -> float:
     """Return the seconds since the machine has started; processes of one boot can compare them."""
-    return time.clock_gettime(_CLOCK)
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -110,7 +110,6 @@ def test_a_clock_that_jumps_does_not_change_the_identity_of_a_process() -> None:
     assert liveness.myself().start_time < time.clock_gettime(time.CLOCK_BOOTTIME) < 1e9
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_my_identity_is_the_kernels() -> None:
     """Pid, start time, boot, pid namespace and host name, as ``proc(5)`` has them."""
     me = liveness.myself()

@@ -1,4 +1,4 @@
-"""What the system tells of processes, with a ``/proc`` and without one."""
+"""What the system tells of processes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 
 from ralph_wrap.system import process_table
@@ -20,8 +19,6 @@ from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="compares with /proc")
 
 
 @pytest.fixture
@@ -42,46 +39,19 @@ def tree(tmp_path: Path) -> Iterator[int]:
         os.killpg(shell.pid, signal.SIGKILL)
 
 
-@pytest.fixture
-def no_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take ``/proc`` away from the module; psutil, which is asked then, has its own way to know."""
-    monkeypatch.setattr(process_table, "PROC", tmp_path / "absent")
-
-
-def _known(shell: int) -> dict[str, object]:
-    """Return all that is known of a shell and its child."""
-    [child] = process_table.children(shell)
-    return {
-        "children": child,
-        "descendants": process_table.descendants([shell]),
-        "ancestors": process_table.ancestors(child),
-        "environments": [sorted(filter(None, process_table.environment(pid))) for pid in (shell, child)],
-        "is program": [process_table.is_program(pid) for pid in (shell, child)],
-        "names": [process_table.name(pid) for pid in (shell, child)],
-        "directory": process_table.paths_in(child, Path("/"))[0],
-        "is there": {shell, child, os.getpid()} <= {*process_table.pids()},
-    }
-
-
-def test_psutil_says_the_same(tree: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a real tree of processes."""
-    by_proc = _known(tree)
-    monkeypatch.setattr(process_table, "PROC", tmp_path / "absent")
-    assert _known(tree) == by_proc
-    assert by_proc["names"] == ["sh", "sleep"]
-
-
-@pytest.mark.usefixtures("no_proc")
-def test_paths_are_found_without_proc(tree: int, tmp_path: Path) -> None:
-    """The working directory, and open files."""
+def test_a_tree_of_processes(tree: int) -> None:
+    """Its parts, above and below, what it executes and where."""
     [child] = process_table.children(tree)
-    expected = {os.fspath(tmp_path / name) for name in ("work", "written")}
-    assert expected <= {*process_table.paths_in(child, tmp_path)}
-    assert {child} <= {pid for pid, name in process_table.occupants(tmp_path) if name == "sleep"}
+    assert process_table.descendants([tree]) == [tree, child]
+    assert {child, tree, os.getpid()} <= process_table.ancestors(child)
+    assert [process_table.name(pid) for pid in (tree, child)] == ["sh", "sleep"]
+    assert all(b"RALPH_SESSION_ID=check" in process_table.environment(pid) for pid in (tree, child))
+    assert all(map(process_table.is_program, (tree, child)))
+    assert {tree, child, os.getpid()} <= {*process_table.pids()}
 
 
 def test_a_file_that_is_only_read_is_not_used(tree: int, tmp_path: Path) -> None:
-    """With a ``/proc``, which knows the difference."""
+    """Nobody loses work by that."""
     [child] = process_table.children(tree)
     found = process_table.paths_in(child, tmp_path)
     assert found == [os.fspath(tmp_path / name) for name in ("work", "written")]
@@ -114,48 +84,35 @@ def test_only_processes_inside(tree: int, tmp_path: Path) -> None:
     assert process_table.paths_in(child, tmp_path / "wor") == []
 
 
-@pytest.mark.usefixtures("no_proc")
-def test_a_process_is_itself_without_proc(tree: int) -> None:
-    """It started in the past, on a kernel that a boot time names, and a zombie is dead."""
+def test_a_process_is_itself(tree: int) -> None:
+    """It started in the past, and a zombie is dead."""
     mine, started = process_table.start_time(os.getpid()), process_table.start_time(tree)
     assert mine is not None
     assert started is not None
     assert mine <= started
-    assert re.fullmatch(r"booted-\d+", process_table.boot_id())
     with subprocess.Popen("true") as ended:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
         assert process_table.start_time(ended.pid) is None
         assert not process_table.is_program(ended.pid)
 
 
-@pytest.mark.parametrize("has_proc", [True, False])
-def test_nothing_is_known_of_a_process_that_has_ended(
-    has_proc: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_kernel_that_hides_its_id_is_named_by_its_boot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever way it is asked for."""
+    """As in a sandbox that shows only a part of ``/proc``."""
+    monkeypatch.setattr(process_table, "PROC", tmp_path / "absent")
+    assert re.fullmatch(r"booted-\d+", process_table.boot_id())
+
+
+def test_nothing_is_known_of_a_process_that_has_ended() -> None:
+    """Whatever is asked."""
     with subprocess.Popen("true") as ended:
         pass
-    if not has_proc:
-        monkeypatch.setattr(process_table, "PROC", tmp_path / "absent")
     assert process_table.children(ended.pid) == []
     assert process_table.ancestors(ended.pid) == {ended.pid}
     assert process_table.environment(ended.pid) == []
     assert not process_table.is_program(ended.pid)
     assert process_table.start_time(ended.pid) is None
-
-
-@pytest.mark.usefixtures("no_proc")
-def test_a_process_of_another_user_is_not_taken_for_dead(tree: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer may be refused: the environment is unknown, and a question about life raises an error."""
-
-    def refuse(_self: psutil.Process) -> NoReturn:
-        raise psutil.AccessDenied(tree)
-
-    for question in ("environ", "status"):
-        monkeypatch.setattr(psutil.Process, question, refuse)
-    assert process_table.environment(tree) == []
-    with pytest.raises(PermissionError):
-        process_table.start_time(tree)
 
 
 def test_another_thread_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

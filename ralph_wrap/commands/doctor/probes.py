@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
@@ -55,9 +54,9 @@ def _lock(name: str, path: Path, why: str, *, temporary: bool) -> DoctorCheck:
 def subreaper() -> DoctorCheck:
     """Check whether a session can adopt orphaned processes of its agent."""
     name, why = "subreaper", "a session adopts the processes that its agent leaves, and ends them"
-    if sys.platform == "linux" and _in_child(_adopts):
+    if _in_child(_adopts):
         return fine(name, "a session adopts orphans", why)
-    return noted(name, "not available: PID 1 adopts orphans", why, "run it on Linux, with prctl(2) allowed")
+    return noted(name, "not available: PID 1 adopts orphans", why, "allow prctl(2) in the seccomp profile")
 
 
 def _adopts() -> bool:

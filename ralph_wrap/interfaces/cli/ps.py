@@ -48,8 +48,8 @@ def ps(
     PORT is the first of ten ports for the servers that the agent starts: RALPH_PORT in its environment.
 
     CPU and MEM are the use of all processes of a live session together. CPU is the average since the session
-    began, or with --watch the use since the last update; 100% is one processor. On Linux, MEM counts memory
-    that processes share once. Both are unknown for a session of another container or user.
+    began, or with --watch the use since the last update; 100% is one processor. MEM counts memory that
+    processes share once. Both are unknown for a session of another container or user.
     """
     from ralph_wrap import branches  # noqa: PLC0415 -- not for --help
     from ralph_wrap.state import inventory  # noqa: PLC0415

@@ -84,8 +84,6 @@ class LaunchSpec:
 
 def landlock_abi() -> int:
     """Return the version of Landlock that the kernel has; 0 if it has none, or if it is switched off."""
-    if sys.platform != "linux":
-        return 0
     found: int = ctypes.CDLL(None).syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION))
     return max(found, 0)
 

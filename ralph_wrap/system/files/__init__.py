@@ -185,7 +185,7 @@ def overwrite(path: Path, before: bytes, after: bytes) -> bool:
         if os.pread(descriptor, len(before) + 1, 0) != before:
             return False
         write_all(descriptor, after)
-        getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has only fsync(2)
+        os.fdatasync(descriptor)
     finally:
         os.close(descriptor)
     return True
@@ -277,7 +277,8 @@ def _start_or_run(thread: threading.Thread) -> bool:
 
 
 def anonymous_file() -> int:
-    """Return a descriptor of a new file without a name, in memory where the system can do that."""
+    """Return a descriptor of a new file without a name, in memory if this Python can do that."""
+    # Portable Pythons, as uv installs them, may lack it: https://github.com/astral-sh/uv/issues/15081
     if hasattr(os, "memfd_create"):
         return os.memfd_create("ralph-wrap", os.MFD_CLOEXEC)
     with deferred.tempfile.TemporaryFile() as file:
@@ -294,9 +295,7 @@ def sync_file_system(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         library = deferred.ctypes.CDLL(None, use_errno=True)
-        if not hasattr(library, "syncfs"):  # macOS
-            os.sync()
-        elif library.syncfs(descriptor) != 0:
+        if library.syncfs(descriptor) != 0:
             number = deferred.ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(path))
     finally:
@@ -310,12 +309,9 @@ def birth_time(path: Path) -> int:
         OSError: there is no such file.
 
     """
-    born = getattr(path.lstat(), "st_birthtime", None)  # macOS
-    if born is not None:
-        return int(born * 1e9)
     library = deferred.ctypes.CDLL(None, use_errno=True)
     found = deferred.ctypes.create_string_buffer(_STATX_SIZE)
-    if not hasattr(library, "statx"):
+    if not hasattr(library, "statx"):  # glibc before 2.28
         return 0
     if library.statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, _STATX_BTIME, found) != 0:
         return 0

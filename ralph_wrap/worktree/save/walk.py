@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,7 +43,7 @@ def file_clock() -> int:
     The kernel's ``current_time()`` reads it (``ktime_get_coarse_real_ts64``). So a file that is written after
     this call has no earlier time.
     """
-    return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE) if sys.platform == "linux" else time.time_ns()
+    return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
 
 
 class Unreadable(str):
