@@ -157,9 +157,22 @@ def common_ancestors(git: Git, commits: Collection[str]) -> list[str]:
 
 
 def merge_base(git: Git, commit: str, other: str) -> str | None:
-    """Return the best common ancestor of two commits, ``None`` if they have none (git-merge-base(1))."""
-    found = decode_lines(run_git(git, "merge-base", commit, other, accept=(0, 1)).stdout)
+    """Return the best common ancestor of two commits, ``None`` if they have none (git-merge-base(1)).
+
+    Raises:
+        GitError: a commit of their history cannot be read.
+
+    """
+    found = _merge_bases(git, commit, other)
     return found[0] if found else None
+
+
+def _merge_bases(git: Git, commit: str, other: str, *options: str) -> list[str]:
+    found = decode_lines(run_git(git, "merge-base", *options, commit, other, accept=(0, 1)).stdout)
+    if not found:
+        # Up to 2.39 git finds none, too, where a commit between them is missing; this walk then fails.
+        run_git(git, "rev-list", "--count", commit, other, "--")
+    return found
 
 
 def landing_base(objects: Git, target: str, tip: str) -> str | None:
@@ -171,8 +184,11 @@ def landing_base(objects: Git, target: str, tip: str) -> str | None:
     Returns:
         An object id, ``None`` without a common history.
 
+    Raises:
+        GitError: a commit of their history cannot be read.
+
     """
-    found = decode_lines(run_git(objects, "merge-base", "--all", target, tip, accept=(0, 1)).stdout)
+    found = _merge_bases(objects, target, tip, "--all")
     return found[0] if len(found) == 1 else target if found else None
 
 

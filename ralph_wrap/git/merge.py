@@ -91,10 +91,14 @@ def is_ancestor(git: Git, commit: str, other: str) -> bool:
     """Return whether *commit* is an ancestor of *other*, or the same commit.
 
     Raises:
-        GitError: a commit does not exist.
+        GitError: a commit does not exist, or one between them cannot be read.
 
     """
-    return run_git(git, "merge-base", "--is-ancestor", commit, other, accept=(0, 1)).status == 0
+    if run_git(git, "merge-base", "--is-ancestor", commit, other, accept=(0, 1)).status == 0:
+        return True
+    # Up to 2.39 git says so, too, where a commit between them is missing; this walk then fails.
+    run_git(git, "rev-list", "--count", other, f"^{commit}", "--")
+    return False
 
 
 def has_merges(git: Git, tip: str, without: str) -> bool:

@@ -169,9 +169,18 @@ def _listed(output: bytes) -> list[CommitSummary]:
 
 
 def branches_containing(git: Git, commit: str) -> list[str]:
-    """Return the branches that contain a commit, remote branches too."""
-    arguments = ("--format=%(refname:short)", "refs/heads", "refs/remotes")
-    return decode_lines(run_git(git, "for-each-ref", "--contains", commit, *arguments).stdout)
+    """Return the branches that certainly contain a commit, remote branches too."""
+    arguments = ("--format=%(objectname) %(refname:short)", "refs/heads", "refs/remotes")
+    # If a commit cannot be read, old versions of git list nothing. Those from 2.47 on list every branch above
+    # it, whatever it contains.
+    answer = run_git(git, "for-each-ref", "--contains", commit, *arguments, accept=(0, 128))
+    listed = [line.partition(" ") for line in decode_lines(answer.stdout)]
+    sure = {tip: _is_certain_ancestor(git, commit, tip) for tip in dict.fromkeys(tip for tip, _, _ in listed)}
+    return [name for tip, _, name in listed if sure[tip]]
+
+
+def _is_certain_ancestor(git: Git, commit: str, other: str) -> bool:
+    return run_git(git, "merge-base", "--is-ancestor", commit, other, accept=(0, 1, 128)).status == 0
 
 
 def create_ref(git: Git, ref: str, oid: str, reason: str) -> None:
