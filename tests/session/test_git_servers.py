@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psutil
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 MIRRORED = ("--remote", "origin")
 SH = ("--", "sh", "-c")
 QUICK = 'remote_beat = "200ms"\n'
+_SSHD = {"sshd", "sshd-session"}  # from OpenSSH 9.8 on, the second serves a connection
 
 
 def lives_and_goes(repo: Repo, remote: Repo, env: dict[str, str]) -> None:
@@ -84,7 +86,8 @@ def _frozen_push(
         found = git_environment({**os.environ, "PATH": f"{directory}/bin:{os.environ['PATH']}", **env})
         with git_remote.start_atomic_push(Git(repo.path, found), "origin", [change]) as push:
             eventually(gate.exists, "the hook")
-            servers = [each for each in psutil.Process().children(recursive=True) if each.name() == "sshd"]
+            started = psutil.Process().children(recursive=True)
+            servers = [each for each in started if each.name() in _SSHD]
             hooks = [child for server in servers for child in server.children(recursive=True)]
             for server in servers:
                 server.suspend()
@@ -92,7 +95,8 @@ def _frozen_push(
                 return push.wait() if push.ended(8.0) else None
             finally:
                 for process in {*servers, *hooks}:
-                    process.kill()
+                    with suppress(psutil.NoSuchProcess):  # one may end with another
+                        process.kill()
 
 
 @pytest.mark.parametrize(
