@@ -30,6 +30,7 @@ _PACKAGES = (
     "git",  # for the libraries that it needs
     "git-lfs",
     "iproute2",
+    "locales",
     "openssh-client",
     "openssh-server",
     "procps",

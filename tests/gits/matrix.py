@@ -46,7 +46,7 @@ _DECISIVE = ("ralph_wrap/", "tests/", "pyproject.toml")
 
 _COUNTS = re.compile(r"(\d+) (passed|failed|errors?|skipped)")
 _UNKNOWN_SECONDS = 300.0  # of a suite that has not run yet
-_NEEDED = {"REQUIRE_SANDBOX": "1", "REQUIRE_SSH": "1"}
+_NEEDED = {"REQUIRE_LOCALES": "1", "REQUIRE_SANDBOX": "1", "REQUIRE_SSH": "1"}
 _PATH = "/opt/venv/bin:/opt/git/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PREPARE = (
     "python3 -m venv /opt/venv"

@@ -52,6 +52,9 @@ if [ "${HOLD:-}" ]; then : > "$HOLD"; exec sleep 600; fi
 """
 """What each agent does without git."""
 
+_NO_HINTS = ("-c", "advice.sparseIndexExpanded=false")
+"""From 2.46 on, git has words for a sparse index, which are no complaint."""
+
 
 class Project:
     """The repository of a row, its user, and the agent."""
@@ -124,7 +127,7 @@ class Project:
         assert [path for path in repo.worktrees() if ".ralph" in path] == []
         assert [*repo.path.glob(".ralph/worktrees/*")] == []
         done = subprocess.run(
-            ("git", "fsck", "--full", "--strict", "--no-dangling", "--no-progress"),
+            ("git", *_NO_HINTS, "fsck", "--full", "--strict", "--no-dangling", "--no-progress"),
             cwd=repo.path, capture_output=True, check=False, text=True,
         )  # fmt: skip
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
