@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 INTERRUPTED = {
     *("signal", "killed", "stop", "usage-limit"),
     *("max-iterations", "max-failures", "max-stalls", "max-time", "max-cost", "max-tokens"),
-    "fleet-max-cost",
 }
 """The ends after which ``ralph-wrap resume --all`` goes on; a kept promise is none of them."""
 

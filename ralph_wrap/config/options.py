@@ -37,18 +37,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from ralph_wrap.config.allowance import Allowance
 
 _FILE_ONLY = (KEY,)
 
 
 class LoopLimits(Table, group="loop"):
-    """When the loop ends, and when an iteration of it.
-
-    Attributes:
-        allowance: the money of a session that shares a limit with others; ``None`` if it shares none.
-
-    """
+    """When the loop ends, and when an iteration of it."""
 
     max_iterations: int = option(
         default=100, kind=COUNT, help="End after N iterations; 0: no limit.", short="-n"
@@ -85,7 +79,6 @@ class LoopLimits(Table, group="loop"):
         kind=TEXT,
         help="The loop ends when the agent's final answer has this text on a line of its own.",
     )
-    allowance: Allowance | None = None
 
 
 class WorktreeSettings(Table, group="worktree"):
@@ -284,7 +277,7 @@ BATCH_ROWS = (
 FLEET_MAX_COST = Option(
     0.0,
     DOLLARS,
-    "End the sessions of the run after they have reported this cost together; 0: no limit.",
+    "Divide this cost by the number of sessions: each ends after it has reported its share; 0: no limit.",
     name="fleet_max_cost",
     sources=(TYPED,),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from typing import TYPE_CHECKING
 
@@ -44,9 +43,6 @@ class AgentReports:
         """Return the iteration, corrected by the agent's own report about it."""
         spent = output.spent
         self.spending = self.spending.and_(spent)
-        budget.is_used_up(self._limits, self.spending)
-        if iteration.cut is CutReason.FLEET_MAX_COST:
-            self._want_more()
         if spent is not None:
             self._log.event(
                 "agent.reported",
@@ -89,24 +85,9 @@ class AgentReports:
             self._log.event("agent.interrupted", said=words)
             return iteration
         self._log.warning("agent.failed", f"the agent failed: {words}", passing=failure.passing)
-        if failure.capped and iteration.cut is None and (reason := self._cap):
-            self._want_more()
-            return iteration._replace(status=CUT_SHORT, cut=reason)
+        if failure.capped and iteration.cut is None and self._limits.max_cost:
+            return iteration._replace(status=CUT_SHORT, cut=CutReason.MAX_COST)
         return iteration._replace(passing=failure.passing)
-
-    def _want_more(self) -> None:
-        """Ask for more money for the next iteration, because this one did not have enough."""
-        if self._limits.allowance is not None:
-            self._limits.allowance.want_more()
-
-    @property
-    def _cap(self) -> CutReason | None:
-        """The limit that the agent's own cost option enforced, which we set; ``None`` without a limit."""
-        limits = self._limits
-        own = limits.max_cost - self.spending.estimate if limits.max_cost else math.inf
-        if limits.allowance is not None and own > 0:
-            return CutReason.FLEET_MAX_COST
-        return CutReason.MAX_COST if limits.max_cost else None
 
     def _warn_of_blindness(self, spent: Usage | None) -> bool:
         """Warn of limits that have no effect."""

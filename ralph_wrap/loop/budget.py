@@ -56,29 +56,18 @@ def reached(limits: LoopLimits, spending: TotalUsage) -> CutReason | None:
     return None
 
 
-def is_used_up(limits: LoopLimits, spending: TotalUsage) -> bool:
-    """Note what a session has spent of the money that it shares, and return whether none is left now."""
-    if limits.allowance is None:
-        return False
-    limits.allowance.spend(spending.estimate)
-    return limits.allowance.left <= 0
-
-
 def capped(
     limits: LoopLimits, invocation: AgentInvocation, command: tuple[str, ...], spending: TotalUsage
 ) -> tuple[str, ...]:
     """Return the agent's command with the options that the limits need.
 
-    For a limit, the agent reports its tokens after each turn. Its own cost option gets the rest of the limit,
-    or of the money that the session has now.
+    For a limit, the agent reports its tokens after each turn. Its own cost option gets the rest of the limit.
     """
     words: list[str] = []
-    if limits.max_cost or limits.max_tokens or limits.allowance:
+    if limits.max_cost or limits.max_tokens:
         words += [word for word in invocation.metering if word not in command]
-    amounts = [limits.max_cost - spending.estimate] if limits.max_cost else []
-    amounts += [limits.allowance.left] if limits.allowance else []
-    if amounts:
-        left = f"{max(min(amounts), _LEAST):.4f}"
+    if limits.max_cost:
+        left = f"{max(limits.max_cost - spending.estimate, _LEAST):.4f}"
         words += [word.replace("{left}", left) for word in invocation.budget]
     end = command.index("--") if "--" in command else len(command)
     return (*command[:end], *words, *command[end:])
@@ -88,9 +77,5 @@ def without_effect(limits: LoopLimits, spent: Usage | None) -> str:
     """Return the options that have no effect, because the agent does not report what they limit."""
     tokens = limits.max_tokens and (spent is None or not spent.tokens)
     unpriced = spent is None or spent.cost is None
-    blind = {
-        "--max-tokens": tokens,
-        "--max-cost": limits.max_cost and unpriced,
-        "--fleet-max-cost": limits.allowance is not None and unpriced,
-    }
+    blind = {"--max-tokens": tokens, "--max-cost": limits.max_cost and unpriced}
     return " and ".join(name for name, is_blind in blind.items() if is_blind)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from ralph_wrap.config import OnLeak
 from ralph_wrap.errors import RalphError
 from ralph_wrap.loop.agent_report import FAILED
-from ralph_wrap.loop.allowance_wait import AllowanceWait
 from ralph_wrap.loop.iteration import IterationRunner
 from ralph_wrap.loop.limits import PROMISE_GRACE
 from ralph_wrap.loop.policy import (
@@ -95,7 +94,6 @@ class Driver:
         # .ralph/run/sessions/<session> belongs to the session, .ralph/run to the project
         account = AgentAccount(context.directory.parents[1] / "limits", settings.agent, self._runner.environ)
         self._usage_limit_wait = UsageLimitWait(account, self._supervisor, self._progress, log)
-        self._allowance_wait = AllowanceWait(settings.allowance, self._supervisor, log)
 
     def run(self) -> LoopResult:
         """Run the setup command, then the loop to its end.
@@ -197,7 +195,7 @@ class Driver:
         return None
 
     def _wait_for_account(self, state: LoopState, status: int) -> LoopResult | None:
-        """Wait until no usage limit holds, and there is money; return the result if the loop ends first.
+        """Wait until no usage limit holds; return the result if the loop ends first.
 
         This session or another one may have found the limit.
         """
@@ -213,7 +211,7 @@ class Driver:
             if self._deadline and time.monotonic() >= self._deadline:
                 self._log.warning("limit.reached", "max-time reached while the usage limit holds")
                 return LoopResult("usage-limit", status or (0 if state.iterations else FAILED), self._started)
-        return self._allowance_wait.wait(self._ended_early, self._started)
+        return None
 
     def _wait_for_room(self, status: int) -> LoopResult | None:
         """Wait while a full disk takes no iteration; return the result if the loop ends first.

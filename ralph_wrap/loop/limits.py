@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ralph_wrap.loop.budget import TotalUsage, is_used_up, reached
+from ralph_wrap.loop.budget import TotalUsage, reached
 from ralph_wrap.loop.policy import CutReason
 
 if TYPE_CHECKING:
@@ -68,8 +68,6 @@ class IterationLimits:
             spending = self._spending.and_(self._listener.current)
             if spent := reached(limits, spending):
                 due[spent] = now
-            if is_used_up(limits, spending):
-                due[CutReason.FLEET_MAX_COST] = now
         if self._deadline is not None:
             due[CutReason.MAX_TIME] = self._deadline
         if limits.iteration_timeout:

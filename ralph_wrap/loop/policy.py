@@ -30,7 +30,6 @@ class CutReason(Enum):
     MAX_TIME = "max-time"
     MAX_TOKENS = "max-tokens"
     MAX_COST = "max-cost"
-    FLEET_MAX_COST = "fleet-max-cost"
     AFTER_PROMISE = "after-promise"
     SETUP_TIMEOUT = "setup-timeout"
     SIGNAL = "signal"
@@ -150,17 +149,14 @@ def after(
     """Decide the step after an iteration.
 
     A limit of 0 is no limit. If a signal ended the iteration, the driver decides: it knows the signal.
-    A refused iteration does not count, is no failure, and does not end a row of failures. The same is true of
-    an iteration that needed more money than the session had at that time. An iteration that failed for a
-    temporary reason is a failure. It does not change the number of stalls.
+    A refused iteration does not count, is no failure, and does not end a row of failures. An iteration that
+    failed for a temporary reason is a failure. It does not change the number of stalls.
     """
     before, state = state, _counted(state, iteration)
     if end := _ended_by(iteration, on_leak):
         return state, end
     if iteration.refused is not None:
         return _held(before, iteration.refused)
-    if iteration.cut is CutReason.FLEET_MAX_COST:
-        return before, RepeatIteration(0.0)
     for ended_by, limit, count in (
         ("max-failures", limits.max_failures, state.failures),
         ("max-iterations", limits.max_iterations, state.iterations),

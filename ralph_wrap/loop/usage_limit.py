@@ -127,7 +127,7 @@ def _end(loaded: Mapping[str, Any], now: float, delay: float) -> float:
     until = loaded["until"]
     if "uptime" in loaded and loaded.get("boot_id") == liveness.boot_id():
         until = now + float(loaded["uptime"]) - uptime()
-    return end_within_a_day(until, now - delay)
+    return _end_within_a_day(until, now - delay)
 
 
 def write(directory: Path, path: Path, until: float, by_uptime: float | None = None) -> None:
@@ -149,7 +149,7 @@ def write(directory: Path, path: Path, until: float, by_uptime: float | None = N
     files.replace(path, _FORMAT.encode(fields | own), sync=False)
 
 
-def end_within_a_day(until: float, now: float) -> float:
+def _end_within_a_day(until: float, now: float) -> float:
     """Return the end of a limit, if it is at most a day away; 0 for any other time."""
     return float(until) if now < until <= now + LONGEST_HOLD else 0.0
 

@@ -10,6 +10,7 @@ the user has approved it.
 
 from __future__ import annotations
 
+import math
 import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -57,6 +58,7 @@ class RemoteClaim(NamedTuple):
         base: the commit that the branch started from.
         iteration: number of iterations that were started.
         cost_usd: the cost that the agent has reported, in US dollars; ``None`` if it reported none.
+        earlier_cost_usd: the same of the sessions before it that had the claim; 0 if they reported none.
         ended_by: the reason of the end, as in ``report.json``; empty while the session runs.
         worktree: name of the worktree's directory.
         incomplete: why the remote lacks work that the machine has; empty if it lacks none.
@@ -80,6 +82,7 @@ class RemoteClaim(NamedTuple):
     agent: str = ""
     iteration: int = 0
     cost_usd: float | None = None
+    earlier_cost_usd: float = 0.0
     ended_by: str = ""
     incomplete: str = ""
     worktree: str = ""
@@ -92,6 +95,13 @@ class RemoteClaim(NamedTuple):
     def is_on_own_branch(self) -> bool:
         """Whether the user named no other branch."""
         return self.branch == f"ralph/{self.id}"
+
+    @property
+    def total_cost(self) -> float | None:
+        """The cost of this session and of those before it; ``None`` if no agent reported any."""
+        if self.cost_usd is None and not self.earlier_cost_usd:
+            return None
+        return self.earlier_cost_usd + (self.cost_usd or 0.0)
 
     def next(self, **changes: Any) -> RemoteClaim:
         """Return the claim of the next push."""
@@ -135,8 +145,10 @@ def _checked(fields: Mapping[str, Any], agent_id: str) -> RemoteClaim:
         raise TypeError("a number of the wrong type")
     if type(claim.beat) not in {int, float} or not claim.beat > 0:
         raise ValueError("a beat out of range")
-    if claim.cost_usd is not None and not isinstance(claim.cost_usd, (int, float)):
-        raise TypeError("a cost of the wrong type")
+    own = [] if claim.cost_usd is None else [claim.cost_usd]
+    for cost in (*own, claim.earlier_cost_usd):
+        if type(cost) not in {int, float} or not 0 <= cost < math.inf:
+            raise ValueError("a cost that cannot be")
     if not oid.is_oid(claim.base):
         raise ValueError("a base that is no object id")
     if claim.state not in _STATES or claim.id != agent_id or (work and owner_of(work) != agent_id):

@@ -45,7 +45,6 @@ _LIMITS = {
     "max-time": "--max-time: the time is over",
     "max-cost": "--max-cost: this amount is spent",
     "max-tokens": "--max-tokens: this number of tokens is used",
-    "fleet-max-cost": "--fleet-max-cost: the sessions of the run have spent this amount",
     "usage-limit": "the account's usage limit lasts longer than --max-time",
     "leak": "--on-leak stop: a file outside the worktree changed",
 }
@@ -64,7 +63,7 @@ class SessionReport(NamedTuple):
         started: UTC, ISO 8601.
         ended: UTC, ISO 8601.
         ended_by: promise, max-iterations, max-failures, max-stalls, max-time, max-cost, max-tokens,
-            fleet-max-cost, usage-limit, stop, signal, leak, not-started, error, killed.
+            usage-limit, stop, signal, leak, not-started, error, killed.
         exit_status: of ``ralph-wrap run``.
         error: the message, if an error ended the session.
         iterations: number of iterations that were started.

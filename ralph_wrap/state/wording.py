@@ -21,9 +21,7 @@ _ENDED = {
     "not-started": "not started",
     "killed": "crashed",
     ELSEWHERE: "elsewhere",
-    **dict.fromkeys(
-        ("max-iterations", "max-time", "max-cost", "max-tokens", "fleet-max-cost", "usage-limit"), _LIMIT
-    ),
+    **dict.fromkeys(("max-iterations", "max-time", "max-cost", "max-tokens", "usage-limit"), _LIMIT),
 }
 
 

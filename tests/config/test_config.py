@@ -121,7 +121,6 @@ def test_options_are_settings() -> None:
         "resumes",
         "takes_over",
         "agent_id",
-        "allowance",
         "patience",
         "patience_at_term",
         "task",

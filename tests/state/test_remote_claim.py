@@ -52,3 +52,22 @@ def test_a_start_that_no_command_line_has_is_damaged(wrong: dict[str, object]) -
     assert found.to_dict() == START | {"command": ("./agent.sh",)}
     with pytest.raises(ValueError, match=r"."):
         decode(json.dumps(claim | {"start": START | wrong}).encode(), ID)
+
+
+@pytest.mark.parametrize("field", ["cost_usd", "earlier_cost_usd"])
+@pytest.mark.parametrize("claimed", [-1, float("nan"), float("inf"), "3", True, ""])
+def test_a_cost_that_cannot_be_is_damaged(field: str, claimed: object) -> None:
+    """Another machine would count it against the limit of the session."""
+    forged = json.loads(CLAIM.encode()) | {field: claimed}
+    with pytest.raises(ValueError, match=r"."):
+        decode(json.dumps(forged).encode(), ID)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "own", "total"), [(0.0, None, None), (0.0, 0.0, 0.0), (0.5, None, 0.5), (0.5, 0.25, 0.75)]
+)
+def test_a_claim_knows_what_all_its_sessions_have_cost(
+    earlier: float, own: float | None, total: float | None
+) -> None:
+    """That of the session that has it, and those before; nothing if no agent has reported a cost."""
+    assert CLAIM._replace(earlier_cost_usd=earlier, cost_usd=own).total_cost == total

@@ -80,7 +80,6 @@ def _new(attempt: Attempt) -> tuple[dict[str, str | None], Callable[[Settings], 
             isolation=Isolation.REQUIRE,
             patience=_NO_LIMIT,
             patience_at_term=attempt.grace,
-            allowance=attempt.allowance,
         )
 
     return dict(attempt.options), change

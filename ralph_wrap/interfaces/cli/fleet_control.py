@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from ralph_wrap.config.options import FLEET_MAX_COST
 from ralph_wrap.errors import NotFoundError, UsageError
-from ralph_wrap.interfaces.cli.boundary import answer, boundary, print_lines, remark
+from ralph_wrap.interfaces.cli.boundary import answer, boundary, print_lines
 from ralph_wrap.interfaces.cli.fleet_run import REMOTE, cluster_of, run_on_hosts
 from ralph_wrap.interfaces.cli.options import Directory, Json
-from ralph_wrap.interfaces.cli.options import checked as checked_value
 from ralph_wrap.interfaces.cli.table import aligned, of_terminal, shown
 from ralph_wrap.system.log import on_stderr
 
@@ -87,7 +85,6 @@ def ps(
             answer("fleet ps", [row._asdict() for row in rows])
             return
         _show(run, rows, status)
-        _show_limit(fleet, run, rows)
 
 
 def logs(
@@ -138,51 +135,26 @@ def stop(
         typer.echo(f"run {name} is suspended; to go on: ralph-wrap fleet resume {name}")
 
 
-def resume(
-    run: Run,
-    directory: Directory = Path(),
-    fleet_max_cost: Annotated[
-        str | None,
-        typer.Option(
-            "--fleet-max-cost",
-            metavar=FLEET_MAX_COST.metavar,
-            parser=checked_value(FLEET_MAX_COST.kind.read),
-            help="Another limit on the cost of the run; what it has spent counts on.",
-        ),
-    ] = None,
-) -> None:
+def resume(run: Run, directory: Directory = Path()) -> None:
     """Let a run go on: sessions that were stopped, too. A Job that is over or gone is created again."""
     from ralph_wrap.interfaces.fleet.control import withdraw_stop_requests  # noqa: PLC0415 -- not for --help
     from ralph_wrap.interfaces.fleet.listing import job_status  # noqa: PLC0415
 
     with boundary("fleet", json=False, project=directory):
         fleet = _fleet(directory)
-        is_changed = fleet_max_cost is not None
-        if fleet_max_cost is not None:
-            _change_limit(fleet, _checked(run), FLEET_MAX_COST.kind.read(fleet_max_cost))
         if (started := _on_hosts(fleet, _checked(run))) is not None:
             withdraw_stop_requests(fleet.remote, run)
             raise SystemExit(run_on_hosts(fleet.project, started, _spec(fleet, started), fleet.log))
         kubectl = fleet.kubectl()
         status = job_status(kubectl.job(run))
         again = withdraw_stop_requests(fleet.remote, run)
-        if status.is_over or status.state == "gone" or is_changed:
+        if status.is_over or status.state == "gone":
             manifest = _manifest_again(fleet, run)
             kubectl.delete(run)
             kubectl.create(manifest)
         elif status.state == "suspended":
             kubectl.suspend(run, yes=False)
         typer.echo(f"run {run} goes on" + (f", with {again} sessions that were stopped" if again else ""))
-
-
-def _change_limit(fleet: _Fleet, run: str, max_cost: float) -> None:
-    from ralph_wrap.interfaces.fleet.control import raise_limit  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.interfaces.fleet.started import write_started  # noqa: PLC0415
-
-    started = _started(fleet, run)
-    spec = _spec(fleet, started)
-    commit = raise_limit(fleet.remote, spec, started.spec, max_cost)
-    write_started(started._replace(spec=commit), fleet.project.environ)
 
 
 def rm(run: Run, directory: Directory = Path()) -> None:
@@ -264,29 +236,6 @@ def _checked(run: str) -> str:
     if not is_run_id(run):
         raise NotFoundError(f"{run!r} is no run", "to list them: ralph-wrap fleet ps --all")
     return run
-
-
-def _show_limit(fleet: _Fleet, run: str, rows: list[IndexRow]) -> None:
-    """Print what a run has spent of its limit, and how it goes on if the limit has stopped sessions."""
-    from ralph_wrap.interfaces.fleet.limits.ledger import DOLLAR  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.interfaces.fleet.listing import read_cost  # noqa: PLC0415
-    from ralph_wrap.interfaces.fleet.refs import spec_ref  # noqa: PLC0415
-    from ralph_wrap.interfaces.fleet.spec import read_spec  # noqa: PLC0415
-    from ralph_wrap.loop.policy import CutReason  # noqa: PLC0415
-
-    if (ledger := read_cost(fleet.remote, run)) is None:
-        return
-    ref = spec_ref(run)
-    refs = fleet.remote.listed(ref)
-    fleet.remote.fetch(refs)
-    limit = read_spec(fleet.remote.git, refs[ref])[0].max_cost
-    spent, leased = ledger.spent / DOLLAR, ledger.leased / DOLLAR
-    typer.echo(f"limit ${limit:.2f}: ${spent:.2f} spent, ${leased:.2f} leased by sessions")
-    if stopped := sum(row.ended_by == CutReason.FLEET_MAX_COST.value for row in rows):
-        remark(
-            f"the limit has stopped {stopped} sessions; "
-            f"to go on: ralph-wrap fleet resume {run} --fleet-max-cost DOLLARS"
-        )
 
 
 def _show(run: str, rows: list[IndexRow], status: JobStatus) -> None:

@@ -147,12 +147,6 @@ class WorkClone:
                 patience.pause(1.0)
 
     @property
-    def limits(self) -> Path:
-        """The directory of the usage limits that the sessions of this clone share; its parent exists."""
-        self._registry.prepare()
-        return self.path / RUN / "limits"
-
-    @property
     def _registry(self) -> Registry:
         return Registry(self.path / RUN)
 

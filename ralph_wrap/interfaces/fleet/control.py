@@ -11,14 +11,11 @@ from ralph_wrap.git import store_blob
 from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.git.safe.batch import read_blobs, store_blobs
 from ralph_wrap.interfaces.fleet.index import CLAIMED, STOPPED
-from ralph_wrap.interfaces.fleet.limits.ledger import Ledger
 from ralph_wrap.interfaces.fleet.listing import read_indexes
-from ralph_wrap.interfaces.fleet.refs import FLEET, cost_ref, index_ref, spec_ref, stop_ref
-from ralph_wrap.interfaces.fleet.spec import read_spec, write_spec
+from ralph_wrap.interfaces.fleet.refs import FLEET, index_ref, stop_ref
 
 if TYPE_CHECKING:
     from ralph_wrap.interfaces.fleet.remote import FleetRemote
-    from ralph_wrap.interfaces.fleet.spec import FleetSpec
 
 _NONCE = 16  # bytes
 
@@ -39,31 +36,6 @@ def ask_to_stop(remote: FleetRemote, agent_id: str) -> str:
         content = json.dumps({"version": 1, "nonce": os.urandom(_NONCE).hex()}).encode()
         remote.change([RemoteChange(ref, None, store_blob(remote.git, content))])
     return run
-
-
-def raise_limit(remote: FleetRemote, spec: FleetSpec, commit: str, max_cost: float) -> str:
-    """Give a run another limit on its cost, and return the commit of its new spec.
-
-    What the run has spent so far counts on. A worker that runs keeps the limit that it started with.
-
-    Arguments:
-        spec: the run.
-        commit: of the spec.
-        max_cost: in US dollars; 0 for no limit.
-
-    Raises:
-        ConflictError: the remote has another spec.
-        UnreachableError: the remote does not answer.
-
-    """
-    again = write_spec(remote.git, spec._replace(max_cost=max_cost), read_spec(remote.git, commit)[1])
-    changes = [RemoteChange(spec_ref(spec.run), commit, again)]
-    ledger = cost_ref(spec.run)
-    if max_cost and ledger not in remote.listed(ledger):
-        changes.append(RemoteChange(ledger, None, store_blob(remote.git, Ledger().encode())))
-    if not remote.change(changes):
-        raise ConflictError(f"another user changes run {spec.run} in this moment", "type it again")
-    return again
 
 
 def withdraw_stop_requests(remote: FleetRemote, run: str) -> int:

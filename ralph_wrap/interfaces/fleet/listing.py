@@ -6,15 +6,13 @@ if the Job says so. No text from the remote reaches a terminal unchanged.
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.errors import NotFoundError, RalphError
+from ralph_wrap.errors import NotFoundError
 from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.interfaces.fleet.index import DONE, STOPPED, IndexState, decode_index
-from ralph_wrap.interfaces.fleet.limits.ledger import decode_ledger
-from ralph_wrap.interfaces.fleet.refs import FLEET, cost_ref, index_ref, is_run_id, spec_ref
+from ralph_wrap.interfaces.fleet.refs import FLEET, index_ref, is_run_id, spec_ref
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.remote_claim import CLAIMS
 
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from ralph_wrap.interfaces.fleet.limits.ledger import Ledger
     from ralph_wrap.interfaces.fleet.remote import FleetRemote
     from ralph_wrap.state.remote_claim import RemoteClaim
 
@@ -53,7 +50,7 @@ class IndexRow(NamedTuple):
         title: what people call it.
         node: where it runs or ran.
         iterations: number of iterations that were started.
-        cost_usd: the cost that its agent has reported.
+        cost_usd: the cost that its agent has reported, in all pods or workers.
         ended_by: why it ended.
 
     """
@@ -137,17 +134,6 @@ def read_indexes(remote: FleetRemote, run: str) -> list[IndexState]:
     return sorted(states)
 
 
-def read_cost(remote: FleetRemote, run: str) -> Ledger | None:
-    """Return what a run has leased of its limit; ``None`` without a limit. Errors as above."""
-    ref = cost_ref(run)
-    if not (found := remote.listed(ref)):
-        return None
-    try:
-        return decode_ledger(remote.blobs(found).get(ref, b""))
-    except ValueError as error:
-        raise RalphError(f"{ref} on the remote cannot be read: {error}") from None
-
-
 def _claims(remote: FleetRemote) -> dict[str, RemoteClaim]:
     refs = remote.fetched_below(CLAIMS)
     blobs = read_blobs(remote.git, {*refs.values()})
@@ -169,7 +155,7 @@ def _row(state: IndexState, claim: RemoteClaim | None, job: JobStatus) -> IndexR
         title=claim.title,
         node=claim.node,
         iterations=claim.iteration,
-        cost_usd=_cost(claim.cost_usd),
+        cost_usd=claim.total_cost,
         ended_by=state.ended_by or claim.ended_by,
     )
 
@@ -183,12 +169,6 @@ def _word(state: IndexState, claim: RemoteClaim | None, job: JobStatus) -> str:
     if claim is None:
         return state.state
     return "running" if claim.state == remote_claim.RUNNING else "interrupted"
-
-
-def _cost(cost: float | None) -> float | None:
-    """Return a cost; ``None`` for one that cannot be."""
-    is_possible = cost is not None and type(cost) in {int, float} and math.isfinite(cost) and cost >= 0
-    return cost if is_possible else None
 
 
 def _indexes(text: str) -> frozenset[int]:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap.config import prompt_file
 from ralph_wrap.config.task_file import PLACE, read_tasks, with_task
 from ralph_wrap.errors import ConflictError, UsageError
-from ralph_wrap.git import decode_lines, resolve_commit, run_git, store_blob
+from ralph_wrap.git import decode_lines, resolve_commit, run_git
 from ralph_wrap.git.remote import RemoteChange, list_remotes, push_addresses, without_secrets
-from ralph_wrap.interfaces.fleet.limits.ledger import Ledger
-from ralph_wrap.interfaces.fleet.refs import cost_ref, spec_ref
-from ralph_wrap.interfaces.fleet.spec import DECIDED, MOST, FleetSpec, FleetTask, write_spec
+from ralph_wrap.interfaces.fleet.refs import spec_ref
+from ralph_wrap.interfaces.fleet.spec import DECIDED, MOST, FleetSpec, FleetTask, dollars, write_spec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +32,7 @@ class RunSize(NamedTuple):
         tasks: a file of tasks; ``None`` with a number.
         parallel: number of sessions at the same time; ``None`` for the default.
         stagger: seconds between two first starts.
-        max_cost: the cost of all sessions together, in US dollars; 0 for no limit.
+        max_cost: what all sessions may cost, in US dollars; each gets the same share. 0 for no limit.
 
     """
 
@@ -72,6 +71,8 @@ def plan_run(project: Project, settings: Settings, size: RunSize) -> PlannedRun:
     count = len(tasks) if tasks else size.sessions or 0
     if not 1 <= count <= MOST:
         raise UsageError(f"a run has from 1 to {MOST:,} sessions, not {count:,}", "--count N")
+    if limits := [limit for limit in (settings.max_cost, size.max_cost / count) if limit]:
+        options["max_cost"] = dollars(min(limits))
     spec = FleetSpec(
         run=f"r{os.urandom(4).hex()}",
         size=count,
@@ -80,7 +81,6 @@ def plan_run(project: Project, settings: Settings, size: RunSize) -> PlannedRun:
         tasks=tasks,
         parallel=min(size.parallel or _PARALLEL, count),
         stagger=size.stagger,
-        max_cost=size.max_cost,
         author_name=_config(project, "user.name"),
         author_email=_config(project, "user.email"),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -96,11 +96,7 @@ def put_on_remote(remote: FleetRemote, planned: PlannedRun) -> None:
         UnreachableError: the remote does not answer.
 
     """
-    changes = [RemoteChange(spec_ref(planned.spec.run), None, planned.commit)]
-    if planned.spec.max_cost:  # from its beginning on: a worker that finds no ledger spends nothing
-        ledger = store_blob(remote.git, Ledger().encode())
-        changes.append(RemoteChange(cost_ref(planned.spec.run), None, ledger))
-    if not remote.change(changes):
+    if not remote.change([RemoteChange(spec_ref(planned.spec.run), None, planned.commit)]):
         raise ConflictError(f"{remote.name} has another run {planned.spec.run}", "start it again")
 
 

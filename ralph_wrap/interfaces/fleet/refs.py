@@ -30,16 +30,6 @@ def output_ref(run: str, index: int) -> str:
     return f"{FLEET}{run}/output/{index}"
 
 
-def cost_ref(run: str) -> str:
-    """Return the ref of what a run has leased of its limit on cost."""
-    return f"{FLEET}{run}/cost"
-
-
-def limit_ref(run: str, account: str) -> str:
-    """Return the ref of the usage limit of an account."""
-    return f"{FLEET}{run}/limit/{account}"
-
-
 def stop_ref(run: str, agent_id: str) -> str:
     """Return the ref that asks a session to stop."""
     return f"{FLEET}{run}/stop/{agent_id}"

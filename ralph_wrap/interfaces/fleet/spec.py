@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralph_wrap.config import ROWS
+from ralph_wrap.config.parsers import DOLLARS
 from ralph_wrap.config.table import TYPED
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import commit_tree, read_commit, store_blob
@@ -34,7 +35,7 @@ DECIDED = frozenset({"branch", "remote", "push", "job", "project", "isolation", 
 
 _FORMAT = DocumentFormat(version=1, largest=16 << 20, indent=1)
 _SLOWEST = 3600.0  # seconds between two starts
-_MOST_DOLLARS = 1e9
+_LEAST_DOLLARS = 0.000001  # an option has six decimals, and 0 would be no limit
 
 
 class FleetTask(NamedTuple):
@@ -61,7 +62,6 @@ class FleetSpec(NamedTuple):
         tasks: one task for each session; empty if all sessions have the same prompt.
         parallel: number of sessions at the same time, for the first starts.
         stagger: seconds between two first starts.
-        max_cost: the cost of all sessions together, in US dollars; 0 for no limit.
         author_name: the author of the commits of the agents.
         author_email: the same.
         created: when, for people.
@@ -75,16 +75,27 @@ class FleetSpec(NamedTuple):
     tasks: tuple[FleetTask, ...] = ()
     parallel: int = 1
     stagger: float = 0.0
-    max_cost: float = 0.0
     author_name: str = ""
     author_email: str = ""
     created: str = ""
 
-    def options_of(self, index: int) -> dict[str, str | None]:
-        """Return the options of one session."""
+    @property
+    def max_cost(self) -> float:
+        """What a session may cost, in all workers that run it, in US dollars; 0 for no limit."""
+        return float(DOLLARS.read(self.options.get("max_cost", "0")))
+
+    def options_of(self, index: int, spent: float = 0.0) -> dict[str, str | None]:
+        """Return the options of one session.
+
+        Arguments:
+            spent: what the session has cost in earlier workers, which comes off its limit.
+
+        """
         options: dict[str, str | None] = dict(self.options)
         if self.tasks:
             options |= {"prompt": self.tasks[index].prompt, "name": self.tasks[index].title}
+        if self.max_cost:
+            options["max_cost"] = dollars(self.max_cost - spent)
         return options
 
     def encode(self) -> bytes:
@@ -93,6 +104,11 @@ class FleetSpec(NamedTuple):
             {"count" if name == "size" else name: value for name, value in self._asdict().items()}
             | {"tasks": [task._asdict() for task in self.tasks]}
         )
+
+
+def dollars(amount: float) -> str:
+    """Return a limit on the cost as the text of an option."""
+    return f"{max(amount, _LEAST_DOLLARS):.6f}".rstrip("0").rstrip(".")
 
 
 def write_spec(git: Git, spec: FleetSpec, base: str) -> str:
@@ -135,8 +151,7 @@ def _checked(fields: dict[str, Any]) -> FleetSpec:
         raise ValueError("a wrong number of sessions at the same time")
     if not 0 <= float(spec.stagger) <= _SLOWEST:
         raise ValueError("a number out of range")
-    if not 0 <= float(spec.max_cost) < _MOST_DOLLARS:
-        raise ValueError("a cost out of range")
+    DOLLARS.read(options.get("max_cost", "0"))  # raises ValueError
     if wrong := sorted(name for name in options if name in DECIDED or not _is_typed(name)):
         raise ValueError(f"an option that no session of a fleet has: {wrong[0]}")
     return spec

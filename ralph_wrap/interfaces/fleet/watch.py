@@ -1,70 +1,79 @@
-"""Watch the refs of a run: the request to stop a session, the usage limit of its account, and its claim."""
+"""Watch the refs of a run beside a session: the request to stop it, and the claim of another worker."""
 
 from __future__ import annotations
 
+import contextlib
+import random
 import time
 from typing import TYPE_CHECKING
 
 from ralph_wrap.commands.fetch.watch import BEATS
-from ralph_wrap.git import decode_lines
+from ralph_wrap.errors import RalphError
 from ralph_wrap.git.remote import start_remote_listing
 from ralph_wrap.interfaces.fleet.index import lacks_work
-from ralph_wrap.interfaces.fleet.limits.background import Timer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from typing import Self
 
-    from ralph_wrap.interfaces.fleet.limits.background import Conversation
-    from ralph_wrap.interfaces.fleet.limits.usage_limit import RunUsageLimits
     from ralph_wrap.interfaces.fleet.remote import FleetRemote
     from ralph_wrap.state.remote_claim import RemoteClaim
     from ralph_wrap.system.log import Log
+    from ralph_wrap.system.process import RunningCommand
 
-_EVERY = 30.0  # seconds between two looks
-_AGAIN = 5.0  # seconds until a limit is pushed again
+_INTERVAL = 30.0  # seconds between two looks
+_GLANCE = 0.01  # seconds; with 0 Popen.communicate never notices the end of a command
 
 
-class RunWatch:
-    """Looks at the refs of the run now and then, and pushes a usage limit that the session has found.
+class StopWatch:
+    """Looks now and then whether the remote asks the session to stop, and never waits for the answer.
 
     Arguments:
         ref: asks the session to stop.
         stop: called when the ref is there, at each look.
-        limits: of the accounts.
 
     """
 
-    def __init__(
-        self, remote: FleetRemote, ref: str, stop: Callable[[], None], limits: RunUsageLimits
-    ) -> None:
+    def __init__(self, remote: FleetRemote, ref: str, stop: Callable[[], None]) -> None:
         self._remote = remote
         self._ref = ref
         self._stop = stop
-        self._limits = limits
-        self._look = Timer(_EVERY)
-        self._push = Timer(0)
+        self._running: RunningCommand | None = None
+        self._due = 0.0
+        self._wait()
 
-    def begin(self) -> Conversation | None:
-        """Begin a conversation that is due."""
-        if self._push.is_due and (found := self._limits.found()):
-            self._push.start(_AGAIN)
-            return self._limits.push_beside(found)
-        if self._look.is_due:
-            self._look.start()
-            return self._list()
-        return None
-
-    def _list(self) -> Conversation:
-        git, name = self._remote.git, self._remote.name
-        completed = yield start_remote_listing(git, name, self._ref, self._limits.pattern)
-        if completed.status != 0:
+    def look(self) -> None:
+        """Start a look that is due, or read the answer of the one that runs."""
+        if self._running is not None:
+            if self._running.ended(_GLANCE):
+                self._read(self._running)
             return
-        rows = (row.split("\t", 1) for row in decode_lines(completed.stdout))
-        found = {ref: oid for oid, ref in rows}
-        if found.pop(self._ref, None):
+        if time.monotonic() < self._due:
+            return
+        self._wait()
+        # An agent can damage the repository for a moment, and a disk can be full. Neither may end the worker,
+        # because its session would go on without it: the next look tries again.
+        with contextlib.suppress(RalphError, OSError):
+            self._running = start_remote_listing(self._remote.git, self._remote.name, self._ref)
+
+    def _read(self, running: RunningCommand) -> None:
+        self._running = None
+        with running:
+            completed = running.wait()
+        if completed.status == 0 and completed.stdout:
             self._stop()
-        if self._limits.is_news(found):
-            yield from self._limits.fetch_beside(found)
+
+    def _wait(self) -> None:
+        """Set the time of the next look, with jitter: the workers must not ask all at once."""
+        self._due = time.monotonic() + _INTERVAL * random.uniform(0.8, 1.2)  # noqa: S311 -- jitter
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._running is not None:
+            with self._running:
+                pass
 
 
 class HolderWatch:

@@ -17,14 +17,11 @@ from ralph_wrap.interfaces.fleet.child import NO_ANSWER, EndedSession, ForkedSes
 from ralph_wrap.interfaces.fleet.clone import open_clone
 from ralph_wrap.interfaces.fleet.grace import GracePeriod, RemoteRetries
 from ralph_wrap.interfaces.fleet.index import CLAIMED, STOPPED, IndexState, decode_index, lacks_work, outcome
-from ralph_wrap.interfaces.fleet.limits.background import Background
-from ralph_wrap.interfaces.fleet.limits.budget import RunBudget
-from ralph_wrap.interfaces.fleet.limits.usage_limit import RunUsageLimits
 from ralph_wrap.interfaces.fleet.order import WORK_STAYS
 from ralph_wrap.interfaces.fleet.output import SessionOutput
 from ralph_wrap.interfaces.fleet.refs import index_ref, output_ref, stop_ref
 from ralph_wrap.interfaces.fleet.remote import FleetRemote, InterruptedWorkError, claim_of, free_id
-from ralph_wrap.interfaces.fleet.watch import HolderWatch, RunWatch
+from ralph_wrap.interfaces.fleet.watch import HolderWatch, StopWatch
 from ralph_wrap.loop.policy import CutReason
 
 if TYPE_CHECKING:
@@ -32,14 +29,13 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from ralph_wrap.config.allowance import Allowance
     from ralph_wrap.interfaces.fleet.clone import WorkClone
     from ralph_wrap.interfaces.fleet.order import WorkOrder
     from ralph_wrap.state.remote_claim import RemoteClaim
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.signals import SignalHandlers
 
-_NO_MONEY = CutReason.FLEET_MAX_COST.value
+_NO_MONEY = CutReason.MAX_COST.value
 _FAILED = 1
 _CRASHES = 3  # sessions of one worker that a signal may kill, such as the kernel without memory
 _PAUSE = 10.0  # seconds until a worker looks again whether the session of its index is free
@@ -58,7 +54,6 @@ class Attempt(NamedTuple):
         claim: object id of the claim on the session; empty if no worker has run it before.
         is_here: the last session ran in this clone.
         grace: seconds that its last push may take after a signal.
-        allowance: the money that it may spend; ``None`` without a limit for the run.
 
     """
 
@@ -70,7 +65,6 @@ class Attempt(NamedTuple):
     claim: str
     is_here: bool
     grace: float
-    allowance: Allowance | None
 
 
 class Worker:
@@ -104,8 +98,6 @@ class Worker:
         self._crashes, self._has_worked = 0, False
         self._clone: WorkClone
         self._remote: FleetRemote
-        self._budget: RunBudget
-        self._usage_limits: RunUsageLimits
 
     def run(self) -> int:
         """Work on the index, and return the exit status of the worker.
@@ -116,9 +108,7 @@ class Worker:
         """
         try:
             self._clone = open_clone(self._order, self._environ, self._patience)
-            self._remote, spec = self._clone.remote, self._clone.spec
-            self._budget = RunBudget(self._remote, spec, self._order.number)
-            self._usage_limits = RunUsageLimits(self._remote, spec, self._clone.limits)
+            self._remote = self._clone.remote
             while (status := self._step()) is None:
                 pass
         except InterruptedWorkError:
@@ -137,18 +127,17 @@ class Worker:
             return None
         if end := self._outcome(claim, state.id):
             return self._settle(state._replace(**end), oid)
-        allowance = self._patience.repeat(lambda: self._budget.open(claim))
-        if allowance is None and self._clone.spec.max_cost:
-            session = claim.session if claim else ""
+        spent = (claim.total_cost or 0.0) if claim else 0.0
+        if claim and 0 < self._clone.spec.max_cost <= spent:
+            session = claim.session
             return self._settle(state._replace(state=STOPPED, session=session, ended_by=_NO_MONEY), oid)
-        self._patience.repeat(self._usage_limits.fetch)
+        options = self._clone.spec.options_of(self._order.number, spent)
         is_here = claim is not None and claim.session in before
-        ended = self._patience.repeat(lambda: self._run(state, claim_oid, allowance, is_here=is_here))
+        ended = self._patience.repeat(lambda: self._run(state, claim_oid, options, is_here=is_here))
         self._has_worked |= not ended.is_refused
         self._patience.is_ending = True  # from here on there is something to push
         if self._has_worked:
-            self._clone.rescue(state.id, self._patience)  # first: another program can damage the ledger
-        self._patience.repeat(self._budget.close)
+            self._clone.rescue(state.id, self._patience)
         self._output.report = self._clone.report(state.id)
         return self._after(state, ended, {*self._clone.sessions(state.id)} - {*before})
 
@@ -161,8 +150,7 @@ class Worker:
         """
         claim, _ = self._patience.repeat(lambda: claim_of(self._remote, state.id))
         is_kept_back = self._grace.has_begun and claim is not None and lacks_work(claim)
-        is_over = self._outcome(claim, state.id) or (claim is not None and claim.ended_by == _NO_MONEY)
-        if is_over and not is_kept_back:
+        if self._outcome(claim, state.id) and not is_kept_back:
             return None  # the next step settles it
         self._patience.repeat(lambda: self._push_output(None))
         if self._grace.has_begun:
@@ -243,25 +231,23 @@ class Worker:
         self._patience.pause(position * spec.stagger * random.uniform(0.8, 1.2))  # noqa: S311 -- jitter
 
     def _run(
-        self, state: IndexState, claim_oid: str, allowance: Allowance | None, *, is_here: bool
+        self, state: IndexState, claim_oid: str, options: Mapping[str, str | None], *, is_here: bool
     ) -> EndedSession:
         spec = self._clone.spec
         attempt = Attempt(
             self._clone.path,
             state.id,
-            spec.options_of(self._order.number),
+            options,
             spec.command,
             self._clone.base,
             claim_oid,
             is_here,
             self._order.grace,
-            allowance,
         )
         child = ForkedSession(lambda: self._run_session(attempt))
         stop = stop_ref(self._order.run, state.id)
-        watch = RunWatch(self._remote, stop, lambda: self._clone.stop(state.id), self._usage_limits)
-        with Background(self._budget.more, watch.begin) as remote:
-            ended = child.wait(self._signals, self._grace, self._output.keep, remote.look)
+        with StopWatch(self._remote, stop, lambda: self._clone.stop(state.id)) as watch:
+            ended = child.wait(self._signals, self._grace, self._output.keep, watch.look)
         if ended.is_refused and ended.status == NO_ANSWER:
             raise UnreachableError(f"session {state.id} cannot begin: {self._remote.name} does not answer")
         return ended

@@ -209,7 +209,9 @@ class _Claiming:
         """
         earlier = self.earlier
         claim = claim._replace(
-            epoch=earlier.epoch + 1 if earlier else 1, work=earlier.work if earlier else ""
+            epoch=earlier.epoch + 1 if earlier else 1,
+            work=earlier.work if earlier else "",
+            earlier_cost_usd=(earlier.total_cost or 0.0) if earlier else 0.0,
         ).next()
         held = self.refs.get(self._ref)
         view = RemoteView(claim.id, claim.session, claim.branch, held, self.refs)

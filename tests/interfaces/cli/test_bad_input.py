@@ -387,7 +387,7 @@ def test_a_prompt_file_in_the_configuration_that_is_not_there(repo: Repo) -> Non
     ("words", "message"),
     [
         ("fleet run --count 1 --host machine --host-grace soon", "'soon' is no duration (90s, 15m, 2h, 14d)"),
-        ("fleet resume 20260102T030405Z-1a2b3c4d --fleet-max-cost much", "'much' is no amount in US dollars"),
+        ("fleet run --count 1 --fleet-max-cost much", "'much' is no amount in US dollars"),
     ],
 )
 def test_a_wrong_value_of_a_fleet(repo: Repo, words: str, message: str) -> None:

@@ -19,7 +19,7 @@ from ralph_wrap.interfaces.fleet import hosts as hosts_module
 from ralph_wrap.interfaces.fleet.hosts import HostFleet, check_hosts
 from ralph_wrap.interfaces.fleet.started import StartedRun
 from ralph_wrap.system.cancel import NEVER
-from tests.support.agent_script import PROMISE, TRUSTED, result_line
+from tests.support.agent_script import TRUSTED, result_line
 from tests.support.git_servers import SSH_SERVER, SSHD
 from tests.support.needs import needs
 from tests.support.sessions import command, start
@@ -161,7 +161,7 @@ def test_a_machine_keeps_work_that_the_remote_lacks(fleet_run: FleetRun, hosts: 
 def test_a_limit_on_the_cost_ends_the_sessions_of_machines(
     fleet_run: FleetRun, hosts: dict[str, str]
 ) -> None:
-    """Saved, and the command says so; with a higher limit, the same sessions go on."""
+    """Each ends at its share of the limit, with its work saved."""
     calls = fleet_run.directory / "calls"
     script = fleet_run.directory / "agent.sh"
     script.write_text(f"echo call >> {calls}; echo x >> made\n{result_line('Fine.')}")
@@ -171,17 +171,12 @@ def test_a_limit_on_the_cost_ends_the_sessions_of_machines(
     env = hosts | TRUSTED
     with started(fleet_run, env, *words, *endless, agents=agents) as process:
         stdout, stderr = process.communicate(timeout=4 * CAP)
-    assert process.returncode == 1, stderr
-    assert b"were stopped before they were done: 0, 1" in stderr
+    assert process.returncode == 0, stderr
     name = stdout.decode().strip()
-    assert 2.0 - 0.5 <= len(calls.read_text().split()) * 0.25 <= 2.0 + 2 * 0.25
+    assert len(calls.read_text().split()) * 0.25 == 2.0
     listed = command("fleet", "ps", name, cwd=fleet_run.repo.path, env=env)
-    assert listed.stdout.count(b"fleet-max-cost") == 2, listed.stdout
-    before = fleet_run.refs("refs/ralph/claims/")
-    script.write_text(result_line(PROMISE))
-    again = command("fleet", "resume", name, "--fleet-max-cost", "4", cwd=fleet_run.repo.path, env=env)
-    assert again.status == 0, again.stderr
-    assert fleet_run.refs("refs/ralph/claims/").keys() == before.keys()
+    assert listed.stdout.count(b"max-cost") == 2, listed.stdout
+    assert len([ref for ref in fleet_run.refs("refs/heads/ralph/") if ref.endswith("-wip")]) == 2
 
 
 @needs(SSH_SERVER)
