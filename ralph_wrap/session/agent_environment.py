@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ralph_wrap.git import environment_with_config, environment_without_repository
 from ralph_wrap.state.ports import port_for
 from ralph_wrap.state.project import registries
+from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.worktree.layout import environment_config
 
 if TYPE_CHECKING:
@@ -56,12 +57,13 @@ def agent_environment(context: SessionContext, workspace: Workspace, port: int) 
 
 def port_of(context: SessionContext) -> int:
     """Return the first of the ports for servers of the agent; none of another session now."""
-    return port_for(context.record.id, _live_ids(context))
+    return port_for(context.record.id, _taken_ports(context))
 
 
-def _live_ids(context: SessionContext) -> set[str]:
-    """Return the ids of the sessions that are not finished, including ours."""
+def _taken_ports(context: SessionContext) -> set[int]:
+    """Return the first ports of the other sessions that are not finished."""
     for registry in registries(context.project):
         if registry.has(context.record.id):
-            return {path.stem for path in registry.agents.glob("*.json")}
+            others = [record for record in registry.unfinished() if record.id != context.record.id]
+            return {record.port for record in others if isinstance(record, SessionRecord)}
     return set()

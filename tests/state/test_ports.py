@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,8 +37,8 @@ def test_sessions_beside_each_other_have_other_ports(repo: Repo) -> None:
         [port] = eventually(lambda: [*repo.path.parent.glob("port-????")], "the first port")
         held = int(eventually(port.read_text, "its content"))
         beside = run(repo.path, *SH, "echo $RALPH_PORT")
-        others = [session.wait_for("session.registered")["agent_id"]]
-        assert int(beside.stdout) == port_for(beside.report["id"], others) != held
+        session.wait_for("session.registered")
+        assert int(beside.stdout) == port_for(beside.report["id"], {held}) != held
 
 
 def test_a_port_is_one_that_can_be_used(repo: Repo) -> None:
@@ -50,19 +48,9 @@ def test_a_port_is_one_that_can_be_used(repo: Repo) -> None:
     assert ports == {*range(20_000, 60_000, 10)}
 
 
-def test_two_ids_never_share_a_port() -> None:
-    """Whichever of the two was first, and whether or not it has ended in between; 200 ports in each run."""
-    by_port = defaultdict(list)
-    for number in range(1 << 16):
-        by_port[port_for(f"{number:04x}", [])].append(f"{number:04x}")
-    ports = sorted(by_port)
-    for port in ports[::50]:
-        for one, other in combinations(by_port[port], 2):
-            alone = port_for(one, [])
-            assert port_for(other, [one, other]) != alone
-            assert port_for(one, [other, one]) != alone
-
-
-def test_names_that_are_no_ids_are_passed_over() -> None:
-    """An agent can write into the directory of records."""
-    assert port_for("a3f2", ["", "zzzz", "a3f2x", "\udcff", "A3F2"]) == port_for("a3f2", [])
+def test_ports_that_are_taken_are_passed_over() -> None:
+    """By the next free ones, also from the last ones to the first ones; if none is free, they are shared."""
+    first, second, third = (port_for("a3f2", {*taken}) for taken in ((), (39_700,), (39_700, 39_710)))
+    assert (first, second, third) == (39_700, 39_710, 39_720)
+    assert port_for("0f9f", {59_990}) == 20_000
+    assert port_for("a3f2", {*range(20_000, 60_000, 10)}) == first
