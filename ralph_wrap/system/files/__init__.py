@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -246,34 +246,15 @@ def start_fsync(*paths: Path) -> Callable[[], None]:
         The function. It raises what :func:`fsync` raises.
 
     """
-    errors: list[Exception] = []
-
-    def sync(path: Path) -> None:
-        try:
-            fsync(path)
-        except Exception as error:  # noqa: BLE001 -- a thread has no caller; raised by the wait
-            errors.append(error)
-
-    threads = [threading.Thread(target=sync, args=(path,)) for path in paths]
-    started = [thread for thread in threads if _start_or_run(thread)]
+    pool = ThreadPoolExecutor(max(1, len(paths)), "fsync")
+    running = [pool.submit(fsync, path) for path in paths]
 
     def wait() -> None:
-        for thread in started:
-            thread.join()
-        if errors:
-            raise errors[0]
+        with pool:
+            for each in running:
+                each.result()
 
     return wait
-
-
-def _start_or_run(thread: threading.Thread) -> bool:
-    """Start a thread and return true. If no more are allowed (RLIMIT_NPROC), do its work and return false."""
-    try:
-        thread.start()
-    except RuntimeError:
-        thread.run()
-        return False
-    return True
 
 
 def anonymous_file() -> int:
