@@ -17,7 +17,6 @@ PROGRAMS = (
     "kubelet",
     "kubectl",
     "kwok",
-    "helm",
 )
 COMMANDS = ("etcd", "containerd", "ctr", "runc", "ip", "iptables", "nsenter", "unshare", "setpriv")
 CNI = Path("/usr/lib/cni")

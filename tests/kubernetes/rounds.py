@@ -8,10 +8,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from tests.kubernetes.chart_run import ChartRun
 from tests.kubernetes.evidence import require_everything
 from tests.kubernetes.failure_output import describe_pushes
 from tests.kubernetes.gate import Gate
+from tests.kubernetes.seeded_run import SeededRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ class Round:
         self._delay = chance.random()  # the agent writes a line a second
         self.gate = Gate(cluster.hub, number)
         does = {at_line: self.line} if at_line else {}
-        self.run = ChartRun(cluster, remote, project, gate=number, lines=LINES, **does)
+        self.run = SeededRun(cluster, remote, project, gate=number, lines=LINES, **does)
         self.pod: Any = None
         self.session = ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from ralph_wrap.interfaces.fleet.kubernetes.job import CONTAINER
 from ralph_wrap.interfaces.fleet.refs import index_ref, output_ref
 from tests.kubernetes import git_server
 from tests.kubernetes.control_plane import ADDRESS
@@ -45,6 +46,17 @@ def agent_variables(lines: int, pause: float, *, gate: int = 0, **more: int) -> 
         "AGENT_PAUSE": str(pause),
         "AGENT_JOURNAL": f"{ADDRESS}/{git_server.JOURNAL_PORT}",
     }
+
+
+def pod_fields(**limits: str) -> dict[str, Any]:
+    """Return what every pod of the tests has besides, as the key ``pod`` of ``.ralph/fleet.yaml``.
+
+    Arguments:
+        limits: of the container, besides that of the memory.
+
+    """
+    resources = {"requests": {"cpu": "10m"}, "limits": {"memory": "512Mi"} | limits}
+    return {"containers": [{"name": CONTAINER, "imagePullPolicy": "Never", "resources": resources}]}
 
 
 class Run:

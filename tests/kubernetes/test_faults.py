@@ -93,10 +93,9 @@ def test_a_drained_node(begin: Begin, cluster: Cluster) -> None:
 
 def test_a_pod_that_fills_its_disk(begin: Begin) -> None:
     """Its kubelet evicts it, and waits for no grace. The line that only a snapshot has is not lost."""
-    limits = {"memory": "512Mi", "ephemeral-storage": "100Mi"}
 
     def fault(current: Round) -> None:
-        current.run.start(resources={"requests": {"cpu": "10m"}, "limits": limits})
+        current.run.start(**{"ephemeral-storage": "100Mi"})
         current.wait_for_the_line()
         current.finish(graceful=False, elsewhere=True)
         pods = [pod for pod in current.run.every_pod() if _uid(pod) == _uid(current.pod)]

@@ -1,89 +1,58 @@
-"""``docker/kubernetes``: the API server accepts what kustomize and Helm make, and both make the same."""
+"""What a user gives to Kubernetes: the API server accepts it, down to the last field."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
-from tests.kubernetes.charts import render_chart, render_kustomization
+from ralph_wrap.interfaces.fleet.kubernetes.cluster import ClusterConfig
+from ralph_wrap.interfaces.fleet.kubernetes.job import CONTAINER, job_manifest
+from ralph_wrap.interfaces.fleet.spec import FleetSpec
 
 if TYPE_CHECKING:
     from tests.kubernetes.cluster import Cluster
 
-VALUES = {
-    "remote": "https://git.example/you/project.git",
-    "run": "r1a2b3c4",
-    "spec": "0" * 40,
-    "count": 3,
-    "parallel": 2,
-    "image": "registry.example/ralph-wrap:latest",
+POLICY = Path(__file__).parents[2] / "docker/kubernetes/network-policy.yaml"
+_POD = {
+    "nodeSelector": {"pool": "agents"},
+    "tolerations": [{"key": "agents", "operator": "Exists"}],
+    "imagePullSecrets": [{"name": "registry"}],
+    "containers": [
+        {
+            "name": CONTAINER,
+            "imagePullPolicy": "Always",
+            "resources": {"limits": {"memory": "4Gi"}},
+            "volumeMounts": [{"name": "key", "mountPath": "/etc/key", "readOnly": True}],
+        },
+        {"name": "beside", "image": "registry.example/beside:1"},
+    ],
+    "volumes": [{"name": "key", "secret": {"secretName": "key"}}],
 }
-"""What the kustomization has until a user changes it."""
 
 
-def _render(way: str) -> str:
-    return render_chart("ralph-wrap", VALUES) if way == "chart" else render_kustomization()
+def _job() -> str:
+    config = ClusterConfig("registry.example/agents:1", git_credential="git", secrets=("key",), pod=_POD)
+    return json.dumps(job_manifest(config, FleetSpec("r1", 3), "0" * 40, "https://git.example/project.git"))
 
 
-def _objects(way: str) -> dict[str, Any]:
-    return {document["kind"]: document for document in yaml.safe_load_all(_render(way)) if document}
-
-
-def _normalized(way: str) -> Any:
-    """Return the spec of the Job, with its environment as one table."""
-    objects = _objects(way)
-    spec = objects["Job"]["spec"]
-    (container,) = spec["template"]["spec"]["containers"]
-    variables = {entry["name"]: entry["value"] for entry in container.pop("env")}
-    sources = container.pop("envFrom")
-    container["env"] = variables | objects.get("ConfigMap", {}).get("data", {})
-    container["secrets"] = [source["secretRef"] for source in sources if "secretRef" in source]
-    for defaulted in (container, spec["template"]["spec"]):
-        for name in ("imagePullPolicy", "nodeSelector"):
-            defaulted.pop(name, None)
-    spec["template"].pop("metadata")
-    return spec
-
-
-@pytest.mark.parametrize("way", ["kustomize", "chart"])
-def test_the_api_server_accepts_every_object(cluster: Cluster, way: str) -> None:
-    """Each of them, down to the last field: an unknown one is an error."""
-    rendered = _render(way)
+def _accepted(cluster: Cluster, manifest: str) -> str:
     arguments = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-")
-    accepted = cluster.control.kubectl(*arguments, text=rendered)
-    assert {line.split("/")[0] for line in accepted.splitlines()} >= {
-        "job.batch",
-        "networkpolicy.networking.k8s.io",
-    }
-    wrong = rendered.replace("readOnlyRootFilesystem", "readOnlyRootFileSystem")
-    assert wrong != rendered
+    return cluster.control.kubectl(*arguments, text=manifest)
+
+
+def test_the_job_is_accepted_with_every_field(cluster: Cluster) -> None:
+    """Also with fields of the user merged into its pod; an unknown one is an error."""
+    assert _accepted(cluster, _job()).startswith("job.batch/ralph-r1")
+    wrong = _job().replace("readOnlyRootFilesystem", "readOnlyRootFileSystem")
     with pytest.raises(AssertionError, match="readOnlyRootFileSystem"):
-        cluster.control.kubectl(*arguments, text=wrong)
+        _accepted(cluster, wrong)
 
 
-def test_both_ways_make_the_same_job() -> None:
-    """One Job, whichever way a user prefers."""
-    assert _normalized("chart") == _normalized("kustomize")
-
-
-@pytest.mark.parametrize("way", ["kustomize", "chart"])
-def test_a_pod_gets_no_token_and_no_root(way: str) -> None:
-    """An agent may run anything, so its pod has nothing to steal and nothing to change."""
-    pod = _objects(way)["Job"]["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    assert pod["automountServiceAccountToken"] is False
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-
-
-@pytest.mark.parametrize("missing", ["remote", "run", "spec"])
-def test_the_chart_names_a_value_that_is_missing(missing: str) -> None:
-    """The message says what the value is."""
-    with pytest.raises(AssertionError, match=f"{missing}: the "):
-        render_chart("x", {name: value for name, value in VALUES.items() if name != missing})
+def test_the_network_policy_is_accepted_and_matches_the_pods(cluster: Cluster) -> None:
+    """Nothing on this cluster enforces it."""
+    assert _accepted(cluster, POLICY.read_text()).startswith("networkpolicy.networking.k8s.io/ralph-wrap")
+    labels = json.loads(_job())["spec"]["template"]["metadata"]["labels"]
+    assert f"app.kubernetes.io/name: {labels['app.kubernetes.io/name']}" in POLICY.read_text()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kubernetes.run import LIMIT
+from tests.kubernetes.run import LIMIT, pod_fields
 from tests.kubernetes.thousand import SELECTOR, TOLERATION, delete_nodes, start_nodes, write_sessions
 from tests.kubernetes.user import User
 from tests.support.wait import eventually
@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 @pytest.mark.parametrize("pods", [100, pytest.param(SIZE, marks=pytest.mark.matrix)])
 def test_a_thousand_sessions_are_listed(cluster: Cluster, remote: Remote, repo: Repo, pods: int) -> None:
     """`fleet ps` asks for one Job of a few kilobytes, and for no pod; its cost is logged."""
-    keys = {"node_selector": SELECTOR, "tolerations": [TOLERATION]}
+    keys = {"pod": pod_fields() | {"nodeSelector": SELECTOR, "tolerations": [TOLERATION]}}
     user = User(cluster, remote, repo, lines=1, pause=0, keys=keys)
     kwok = start_nodes(cluster)
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.kubernetes import needs
 from tests.kubernetes.images import FLEET
-from tests.kubernetes.run import Run, agent_variables, prepare
+from tests.kubernetes.run import Run, agent_variables, pod_fields, prepare
 from tests.support.sessions import PROGRAM
 
 if TYPE_CHECKING:
@@ -107,10 +107,9 @@ def _config(lines: str) -> dict[str, Any]:
     """Return the content of ``.ralph/fleet.yaml``; JSON is YAML."""
     return {
         "image": FLEET,
-        "pull_policy": "Never",
         "secrets": [_SECRET],
         "env": {"AGENT_LINES": lines},
-        "resources": {"requests": {"cpu": "10m"}, "limits": {"memory": "512Mi"}},
+        "pod": pod_fields(),
         "stagger": 0,
         "grace": "60s",
     }

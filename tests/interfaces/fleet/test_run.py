@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -120,6 +121,48 @@ def test_the_pod_is_locked_down() -> None:
     assert {_variables(job)[name] for name in ("HOME", "TMPDIR", "RALPH_FLEET_WORKSPACE")} <= paths
 
 
+def test_fields_of_the_pod_are_merged_last() -> None:
+    """Tables by key, entries of a list by name or after ours; anything else is replaced."""
+    mount = {"name": "key", "mountPath": "/etc/key"}
+    beside = {"name": "beside", "image": "b"}
+    agent = {
+        "name": "ralph",
+        "resources": {"limits": {"memory": "4Gi"}},
+        "volumeMounts": [mount],
+        "securityContext": {"capabilities": {"drop": ["NET_RAW"]}},
+    }
+    toleration = {"key": "agents", "operator": "Exists"}
+    extra = {
+        "nodeSelector": {"pool": "agents"},
+        "tolerations": [toleration],
+        "containers": [agent, beside],
+        "volumes": [{"name": "tmp", "emptyDir": {"medium": "Memory"}}],
+        "terminationGracePeriodSeconds": 7,
+    }
+
+    def pod(**more: Any) -> dict[str, Any]:
+        config = parse_cluster({"image": "i"} | more)
+        job = job_manifest(config, FleetSpec("r1", 1), "a" * 40, "https://git.example/p.git")
+        found: dict[str, Any] = job["spec"]["template"]["spec"]
+        return found
+
+    before, after = pod(), pod(pod=extra)
+    [ours], [merged, added] = before["containers"], after["containers"]
+    assert (after["nodeSelector"], after["terminationGracePeriodSeconds"]) == ({"pool": "agents"}, 7)
+    assert after["tolerations"] == [*before["tolerations"], toleration]
+    assert {**merged, "volumeMounts": ours["volumeMounts"], "securityContext": ours["securityContext"]} == (
+        ours | {"resources": {"limits": {"memory": "4Gi"}}}
+    )
+    assert merged["volumeMounts"] == [*ours["volumeMounts"], mount]
+    assert merged["securityContext"] == ours["securityContext"] | {"capabilities": {"drop": ["NET_RAW"]}}
+    assert added == beside
+    assert [volume for volume in after["volumes"] if volume["name"] == "tmp"] == [
+        {"name": "tmp", "emptyDir": {"medium": "Memory"}}
+    ]
+    assert after["securityContext"] == before["securityContext"]
+    assert pod() == before, "the fields of one run change no other one"
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -130,6 +173,8 @@ def test_the_pod_is_locked_down() -> None:
         ({"image": "i", "grace": "soon"}, "grace: a duration such as 90s is expected"),
         ({"image": "i", "secrets": "one"}, "secrets: a list of names is expected"),
         ({"image": "i", "env": {"A": 1}}, "env: a table of texts is expected"),
+        ({"image": "i", "pod": []}, "pod: a table of what JSON has is expected"),
+        ({"image": "i", "pod": {"day": date(2026, 1, 2)}}, "pod: a table of what JSON has is expected"),
         ([], "has no keys"),
     ],
 )
@@ -143,12 +188,9 @@ def test_a_wrong_key_is_named(content: Any, message: str) -> None:
 def test_each_key_is_read() -> None:
     """No key is known without a reader."""
     values: dict[str, Any] = {
-        "resources": {},
-        "tolerations": [],
+        "pod": {},
         "secrets": [],
-        "image_pull_secrets": [],
         "env": {},
-        "node_selector": {},
         **dict.fromkeys(("grace", "node_timeout", "keep", "stagger"), "1m"),
         "retries": 1,
         "user": 2,

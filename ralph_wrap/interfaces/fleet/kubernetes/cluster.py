@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
@@ -32,11 +33,6 @@ class ClusterConfig(NamedTuple):
         git_credential: name of a secret whose key ``credentials`` is a file of git-credential-store(1).
         secrets: names of secrets whose keys become variables of the agent, such as its API key.
         env: further variables, none of them secret.
-        resources: of the container, as Kubernetes has them.
-        node_selector: labels of the nodes.
-        tolerations: as Kubernetes has them, besides those for lost nodes.
-        image_pull_secrets: names of secrets.
-        pull_policy: of the image; empty for the default of Kubernetes.
         grace: seconds between SIGTERM and SIGKILL.
         retries: failed pods of an index until the index has failed. Each moved pod counts, too.
         node_timeout: seconds until the pods of a lost node are replaced.
@@ -44,6 +40,7 @@ class ClusterConfig(NamedTuple):
         stagger: seconds between two first starts.
         workspace: size limit of the directory that a worker clones into.
         user: user id and group id of the container.
+        pod: fields of the pod as Kubernetes has them, merged into it last.
 
     """
 
@@ -54,11 +51,6 @@ class ClusterConfig(NamedTuple):
     git_credential: str = ""
     secrets: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
-    resources: Mapping[str, Any] = {}
-    node_selector: Mapping[str, str] = {}
-    tolerations: tuple[Mapping[str, Any], ...] = ()
-    image_pull_secrets: tuple[str, ...] = ()
-    pull_policy: str = ""
     grace: float = 120.0
     retries: int = 20
     node_timeout: float = 60.0
@@ -66,6 +58,7 @@ class ClusterConfig(NamedTuple):
     stagger: float = 2.0
     workspace: str = "10Gi"
     user: int = 1000
+    pod: Mapping[str, Any] = {}
 
 
 def read_cluster(root: Path) -> ClusterConfig:
@@ -148,25 +141,24 @@ def _table(value: Any) -> dict[str, Any]:
     return {_text(key): entry for key, entry in value.items()}
 
 
+def _pod(value: Any) -> dict[str, Any]:
+    pod = _table(value)
+    json.dumps(pod)  # raises TypeError for a date, and ValueError for a table inside of itself: YAML has both
+    return pod
+
+
 def _strings(value: Any) -> dict[str, str]:
     return {key: _text(entry) for key, entry in _table(value).items()}
 
 
-def _tables(value: Any) -> tuple[dict[str, Any], ...]:
-    if not isinstance(value, list):
-        raise TypeError
-    return tuple(map(_table, value))
-
-
 _KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     **dict.fromkeys(
-        ("image", "remote", "context", "namespace", "git_credential", "pull_policy", "workspace"),
+        ("image", "remote", "context", "namespace", "git_credential", "workspace"),
         (_text, "a text"),
     ),
-    **dict.fromkeys(("secrets", "image_pull_secrets"), (_texts, "a list of names")),
-    **dict.fromkeys(("env", "node_selector"), (_strings, "a table of texts")),
-    "resources": (_table, "a table"),
-    "tolerations": (_tables, "a list of tables"),
+    "secrets": (_texts, "a list of names"),
+    "env": (_strings, "a table of texts"),
+    "pod": (_pod, "a table of what JSON has"),
     **dict.fromkeys(("retries", "user"), (_count, "a whole number")),
     **dict.fromkeys(("grace", "node_timeout", "keep", "stagger"), (_time, "a duration such as 90s")),
 }

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from ralph_wrap.interfaces.fleet.kubernetes.cluster import ClusterConfig
     from ralph_wrap.interfaces.fleet.spec import FleetSpec
 
+CONTAINER = "ralph"
+"""The name of the container in a pod."""
+
 _WORKSPACE, _HOME, _TMP, _CREDENTIAL = "/workspace", "/home/ralph", "/tmp", "/etc/ralph-wrap/git"  # noqa: S108
 _LOST_NODE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _DO_NOT_DISRUPT = {
@@ -55,14 +58,14 @@ def job_manifest(config: ClusterConfig, spec: FleetSpec, commit: str, remote: st
             "ttlSecondsAfterFinished": math.ceil(config.keep),
             "template": {
                 "metadata": {"labels": labels, "annotations": _DO_NOT_DISRUPT},
-                "spec": _pod(config, _variables(config, spec.run, commit, remote)),
+                "spec": _merged(_pod(config, _variables(config, spec.run, commit, remote)), config.pod),
             },
         },
     }
 
 
 def _pod(config: ClusterConfig, variables: Mapping[str, str]) -> dict[str, Any]:
-    pod: dict[str, Any] = {
+    return {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": math.ceil(config.grace),
         "automountServiceAccountToken": False,
@@ -74,21 +77,16 @@ def _pod(config: ClusterConfig, variables: Mapping[str, str]) -> dict[str, Any]:
             "fsGroup": config.user,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "tolerations": [*config.tolerations, *_tolerations(config.node_timeout)],
+        "tolerations": _tolerations(config.node_timeout),
         "containers": [_container(config, variables)],
         "volumes": _volumes(config),
     }
-    if config.node_selector:
-        pod["nodeSelector"] = dict(config.node_selector)
-    if config.image_pull_secrets:
-        pod["imagePullSecrets"] = [{"name": name} for name in config.image_pull_secrets]
-    return pod
 
 
 def _container(config: ClusterConfig, variables: Mapping[str, str]) -> dict[str, Any]:
     mounts = [("workspace", _WORKSPACE), ("home", _HOME), ("tmp", _TMP)]
     container: dict[str, Any] = {
-        "name": "ralph",
+        "name": CONTAINER,
         "image": config.image,
         "command": ["ralph-wrap", "fleet", "work"],
         "workingDir": _WORKSPACE,
@@ -102,10 +100,6 @@ def _container(config: ClusterConfig, variables: Mapping[str, str]) -> dict[str,
     }
     if config.secrets:
         container["envFrom"] = [{"secretRef": {"name": name}} for name in config.secrets]
-    if config.resources:
-        container["resources"] = dict(config.resources)
-    if config.pull_policy:
-        container["imagePullPolicy"] = config.pull_policy
     if config.git_credential:
         container["volumeMounts"].append({"name": "git", "mountPath": _CREDENTIAL, "readOnly": True})
     return container
@@ -143,3 +137,25 @@ def _tolerations(seconds: float) -> list[dict[str, Any]]:
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": math.ceil(seconds)}
         for key in _LOST_NODE
     ]
+
+
+def _merged(ours: Any, theirs: Any) -> Any:
+    """Return a part of the pod with that of the user merged into it.
+
+    Tables are merged by key. An entry of a list is merged with ours of the same *name*, or comes after ours.
+    Anything else is replaced.
+    """
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return ours | {key: _merged(ours.get(key), value) for key, value in theirs.items()}
+    if not (_is_list_of_tables(ours) and _is_list_of_tables(theirs)):
+        return theirs
+    names = [entry["name"] for entry in ours if "name" in entry]
+    changes = [entry for entry in theirs if entry.get("name") in names]
+    added = [entry for entry in theirs if entry.get("name") not in names]
+    for change in changes:
+        ours = [_merged(entry, change) if entry.get("name") == change["name"] else entry for entry in ours]
+    return [*ours, *added]
+
+
+def _is_list_of_tables(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)

@@ -1,4 +1,4 @@
-"""A run that a user has started by hand: a spec on the remote, and the Job of the chart."""
+"""A run whose spec the test pushes itself: many of them have one project, each with a remote of its own."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ralph_wrap.git import Git, git_environment
+from ralph_wrap.interfaces.fleet.kubernetes.cluster import ClusterConfig
+from ralph_wrap.interfaces.fleet.kubernetes.job import job_manifest, job_name
 from ralph_wrap.interfaces.fleet.refs import spec_ref
 from ralph_wrap.interfaces.fleet.spec import FleetSpec, write_spec
-from tests.kubernetes.charts import render_chart
 from tests.kubernetes.images import FLEET
-from tests.kubernetes.run import Run, agent_variables, prepare
+from tests.kubernetes.run import Run, agent_variables, pod_fields, prepare
 
 if TYPE_CHECKING:
     from tests.kubernetes.cluster import Cluster
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 
 
-class ChartRun(Run):
-    """A run of the chart; its Job, and the secret with the variables of the agent, have the name of the run.
+class SeededRun(Run):
+    """A run with the Job that ``fleet run`` creates; a secret with its name has the variables of the agent.
 
     Arguments:
         project: of the user; its directory is the only way to the remote.
@@ -42,30 +43,29 @@ class ChartRun(Run):
         **more: int,
     ) -> None:
         name = f"run-{os.urandom(4).hex()}"
-        super().__init__(cluster, remote, name, name, size=size, lines=lines)
+        super().__init__(cluster, remote, name, job_name(name), size=size, lines=lines)
         self._variables = agent_variables(lines, pause, **more)
         self._second: list[str] = []
-        self.spec = self._begin(project)
+        options = {"max_iterations": "5"}
+        self._spec = FleetSpec(name, size, options, ("numbered-lines",), parallel=size)
+        self._commit = self._push(project)
 
-    def _begin(self, project: Repo) -> str:
+    def _push(self, project: Repo) -> str:
         prepare(project)
         git = Git(project.path, git_environment(os.environ))
-        options = {"max_iterations": "5"}
-        spec = FleetSpec(run=self.name, size=self.size, options=options, command=("numbered-lines",))
-        commit = write_spec(git, spec, project.head)
+        commit = write_spec(git, self._spec, project.head)
         project.git("push", "--quiet", self.remote.path, "HEAD:main", f"{commit}:{spec_ref(self.name)}")
         return commit
 
-    def start(self, **values: Any) -> None:
-        """Start the Job, with *values* of the chart besides."""
-        resources = {"requests": {"cpu": "10m"}, "limits": {"memory": "512Mi"}}
-        ours = {"image": FLEET, "imagePullPolicy": "Never", "gitSecret": "", "agentSecret": self.name}
-        order = {"remote": self.remote.address, "run": self.name, "spec": self.spec}
-        size = {"count": self.size, "parallel": self.size, "resources": resources, "nodeGrace": 2}
+    def start(self, **limits: str) -> None:
+        """Start the Job, with *limits* of its container besides."""
+        config = ClusterConfig(
+            FLEET, secrets=(self.name,), grace=60, node_timeout=2, pod=pod_fields(**limits)
+        )
+        job = job_manifest(config, self._spec, self._commit, self.remote.address)
         data = {name: base64.b64encode(text.encode()).decode() for name, text in self._variables.items()}
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": self.name}, "data": data}
-        job = render_chart(self.name, {**ours, **order, **size, **values})
-        self.cluster.control.kubectl("apply", "-f", "-", text=f"{json.dumps(secret)}\n---\n{job}")
+        self.cluster.control.kubectl("apply", "-f", "-", text=f"{json.dumps(secret)}\n---\n{json.dumps(job)}")
 
     def start_second_pod(self, pod: Any, *, index: int) -> str:
         """Start a pod of an index that the Job knows nothing of, and return its name."""
@@ -81,4 +81,5 @@ class ChartRun(Run):
         """Delete the Job and what belongs to it."""
         for name in self._second:
             self.cluster.control.kubectl("delete", "pod", name, "--ignore-not-found")
-        self.cluster.control.kubectl("delete", "job,networkpolicy,secret", self.name, "--ignore-not-found")
+        self.cluster.control.kubectl("delete", "job", self.job, "--ignore-not-found")
+        self.cluster.control.kubectl("delete", "secret", self.name, "--ignore-not-found")
