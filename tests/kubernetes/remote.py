@@ -49,6 +49,9 @@ class Remote:
             ["git", "init", "--quiet", "--bare", "--initial-branch=main", self.path], check=True, timeout=60
         )
         self.git("config", "http.receivepack", "true")
+        self._note_updates()
+
+    def _note_updates(self) -> None:
         self.git("config", "receive.autogc", "false")  # what was pushed and moved is looked at, too
         for hook, content in {"reference-transaction": LIST_UPDATES, "pre-receive": REFUSE}.items():
             file = self.path / "hooks" / hook
