@@ -10,7 +10,6 @@ the user has approved it.
 
 from __future__ import annotations
 
-import math
 import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,6 +39,7 @@ _STATES = {RUNNING, STOPPED, DONE}
 _FORMAT = DocumentFormat(version=1, largest=1 << 20)
 _NONCE = 16  # bytes
 _LONGEST = 200  # characters of a text for people
+_MOST_DOLLARS = 1e12
 
 
 class RemoteClaim(NamedTuple):
@@ -147,7 +147,7 @@ def _checked(fields: Mapping[str, Any], agent_id: str) -> RemoteClaim:
         raise ValueError("a beat out of range")
     own = [] if claim.cost_usd is None else [claim.cost_usd]
     for cost in (*own, claim.earlier_cost_usd):
-        if type(cost) not in {int, float} or not 0 <= cost < math.inf:
+        if type(cost) not in {int, float} or not 0 <= cost < _MOST_DOLLARS:
             raise ValueError("a cost that cannot be")
     if not oid.is_oid(claim.base):
         raise ValueError("a base that is no object id")

@@ -16,13 +16,12 @@ from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.interfaces.fleet.child import NO_ANSWER, EndedSession, ForkedSession
 from ralph_wrap.interfaces.fleet.clone import open_clone
 from ralph_wrap.interfaces.fleet.grace import GracePeriod, RemoteRetries
-from ralph_wrap.interfaces.fleet.index import CLAIMED, STOPPED, IndexState, decode_index, lacks_work, outcome
+from ralph_wrap.interfaces.fleet.index import CLAIMED, IndexState, decode_index, lacks_work, outcome
 from ralph_wrap.interfaces.fleet.order import WORK_STAYS
 from ralph_wrap.interfaces.fleet.output import SessionOutput
 from ralph_wrap.interfaces.fleet.refs import index_ref, output_ref, stop_ref
 from ralph_wrap.interfaces.fleet.remote import FleetRemote, InterruptedWorkError, claim_of, free_id
 from ralph_wrap.interfaces.fleet.watch import HolderWatch, StopWatch
-from ralph_wrap.loop.policy import CutReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from ralph_wrap.system.log import Log
     from ralph_wrap.system.signals import SignalHandlers
 
-_NO_MONEY = CutReason.MAX_COST.value
 _FAILED = 1
 _CRASHES = 3  # sessions of one worker that a signal may kill, such as the kernel without memory
 _PAUSE = 10.0  # seconds until a worker looks again whether the session of its index is free
@@ -128,9 +126,6 @@ class Worker:
         if end := self._outcome(claim, state.id):
             return self._settle(state._replace(**end), oid)
         spent = (claim.total_cost or 0.0) if claim else 0.0
-        if claim and 0 < self._clone.spec.max_cost <= spent:
-            session = claim.session
-            return self._settle(state._replace(state=STOPPED, session=session, ended_by=_NO_MONEY), oid)
         options = self._clone.spec.options_of(self._order.number, spent)
         is_here = claim is not None and claim.session in before
         ended = self._patience.repeat(lambda: self._run(state, claim_oid, options, is_here=is_here))

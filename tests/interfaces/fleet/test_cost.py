@@ -91,20 +91,20 @@ def test_what_a_killed_worker_has_spent_counts_on(fleet_run: FleetRun) -> None:
     assert [row["cost_usd"] for row in json.loads(listed.stdout)["data"]] == [0.75], listed.stderr
 
 
-def test_an_index_that_has_spent_its_share_starts_no_agent(fleet_run: FleetRun) -> None:
-    """It is stopped, and what its killed worker has pushed stays on the remote."""
+def test_the_work_of_a_killed_worker_is_saved_when_its_share_is_spent(fleet_run: FleetRun) -> None:
+    """The next one takes it over as always, and starts the agent once at most."""
     begin(fleet_run, "0.75", f"echo x > loose; {HANG.format(fleet_run.directory)}")
     worker = fleet_run.work()
     eventually(lambda: fleet_run.claim().get("cost_usd") == ITERATION, "the cost of the first iteration")
+    eventually(lambda: spent(fleet_run) == 2 * ITERATION, "the second iteration")
     fleet_run.wait_until_mirrored("loose")
     worker.kill()
-    claim, before = fleet_run.claim(), spent(fleet_run)
+    claim = fleet_run.claim()
     fleet_run.put(f"refs/ralph/claims/{claim['id']}", json.dumps(claim | {"earlier_cost_usd": 0.5}))
     status, printed = fleet_run.work().ended()
-    assert status == 0, printed
-    assert (fleet_run.state()["state"], fleet_run.state()["ended_by"]) == ("stopped", "max-cost")
-    assert spent(fleet_run) == before
-    assert fleet_run.holds("loose", "refs/ralph/snapshots/")
+    assert (status, fleet_run.state()["ended_by"]) == (0, "max-cost"), printed
+    assert spent(fleet_run) == 3 * ITERATION
+    assert fleet_run.holds("loose", f"refs/heads/ralph/{claim['id']}-wip")
 
 
 def test_a_rest_is_never_no_limit() -> None:
