@@ -47,7 +47,10 @@ _LACKING = ("from promisor remote", "unable to read ", "cannot read object ", "l
 TO_SEE_DAMAGE = "git fsck --full --no-dangling"
 """The command that lists what is damaged in a repository."""
 
-_IN_A_PARTIAL_CLONE = "ralph-wrap fetches no object; in a partial clone: git fetch --refetch --no-filter"
+_IN_A_PARTIAL_CLONE = (
+    "ralph-wrap fetches no object; "
+    "in a partial clone, with git 2.36 or newer: git fetch --refetch --no-filter"
+)
 
 
 class RalphError(Exception):

@@ -119,7 +119,7 @@ DURABLE = (
     *("-c", "core.fsyncObjectFiles=true"),
 )
 
-_PAUSES = (0.02, 0.1)  # seconds between attempts
+_PAUSES = (0.0, 0.02, 0.1)  # seconds between attempts
 
 _SIGNAL_LOOK = 0.1  # seconds between two looks for a signal
 
@@ -137,6 +137,9 @@ _QUICK_PATIENCE = 10.0  # seconds for a command that reads a few small files
 _LIST_PATIENCE = 30.0  # seconds for a list of refs or worktrees: 30,000 loose refs took 1 s (measured)
 STUCK = -9
 """The status of a command that has not ended in time."""
+
+NO_SUCH_OPTION = 129
+"""The status of a command with an option that this git does not know (``usage_with_options`` of git)."""
 
 
 class Git(NamedTuple):
@@ -476,7 +479,7 @@ def run_git_again(
         try:
             return run_git(git, *arguments, config=config)
         except GitError as error:
-            if isinstance(error, BlockingFileError) or error.status == STUCK:
+            if isinstance(error, BlockingFileError) or error.status in {STUCK, NO_SUCH_OPTION}:
                 raise
             time.sleep(pause)
     return run_git(git, *arguments, config=config)

@@ -12,14 +12,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.errors import BlockingFileError, GitError
-from ralph_wrap.git.command import STUCK, Git, decode, run_git, run_git_again, start_git
+from ralph_wrap.errors import GitError
+from ralph_wrap.git.command import NO_SUCH_OPTION, Git, decode, run_git_again, start_git
 
 if TYPE_CHECKING:
     from ralph_wrap.system.process import RunningCommand
 
 _COMMAND = ("worktree", "list", "--porcelain")
-_NO_SUCH_OPTION = 129
 _BRANCHES = "refs/heads/"
 # The content of a ref is on the disk before its name is: after a power failure no ref is an empty file.
 _WRITTEN_OUT = ("-c", "core.fsync=reference", "-c", "core.fsyncMethod=writeout-only")
@@ -54,13 +53,11 @@ def list_worktrees(git: Git) -> list[WorktreeInfo]:
 
     """
     try:
-        return parse_porcelain(run_git(git, *_COMMAND, "-z").stdout, b"\0")
+        return parse_porcelain(run_git_again(git, *_COMMAND, "-z").stdout, b"\0")
     except GitError as error:
-        if isinstance(error, BlockingFileError) or error.status == STUCK:
+        if error.status != NO_SUCH_OPTION:
             raise
-        if error.status == _NO_SUCH_OPTION:
-            return parse_porcelain(run_git_again(git, *_COMMAND).stdout, b"\n")
-    return parse_porcelain(run_git_again(git, *_COMMAND, "-z").stdout, b"\0")
+    return parse_porcelain(run_git_again(git, *_COMMAND).stdout, b"\n")
 
 
 def parse_porcelain(output: bytes, separator: bytes) -> list[WorktreeInfo]:

@@ -14,6 +14,7 @@ from ralph_wrap.git import Git, command, git_environment, run_git
 from ralph_wrap.git.status import start_status
 from tests.git.repositories import git_in, refusal
 from tests.support.git_shim import old_git, shim_git
+from tests.support.needs import git_since, needs
 from tests.support.repo import Repo
 
 KEPT = [
@@ -63,6 +64,7 @@ def test_the_agent_keeps_all_that_names_no_repository(name: str) -> None:
     assert git.environment_without_repository({name: "value"}) == {name: "value"}
 
 
+@needs(git_since(2, 31))
 def test_configuration_is_added_behind_the_users() -> None:
     """Pairs that were passed in stay, and every git below sees all of them."""
     first = git.environment_with_config(os.environ, "safe.directory", "/x")

@@ -95,7 +95,7 @@ def test_an_include_with_a_condition_counts_as_in_the_repository(
 
 
 def _value(git: Git, key: str) -> str:
-    return run_git(git, "config", "--get-all", key, accept=(0, 1)).stdout.decode()
+    return run_git(git, "config", "--get", key, accept=(0, 1)).stdout.decode()
 
 
 def test_what_the_repository_includes_is_not_the_user_s(repo: Repo, tmp_path: Path) -> None:

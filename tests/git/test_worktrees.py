@@ -14,6 +14,7 @@ from ralph_wrap import git
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import Git, WorktreeInfo
 from tests.support.git_shim import shim_git
+from tests.support.needs import git_since, needs
 from tests.support.repo import Repo
 
 OID = "0123456789abcdef0123456789abcdef01234567"
@@ -39,6 +40,8 @@ def _main(repo: Repo) -> WorktreeInfo:
 
 
 def _add(repo: Repo, name: bytes, branch: str = "topic") -> Path:
+    if b"\n" in name:  # without -z, such a path cannot be told from other lines
+        git_since(2, 36).check()
     path = repo.path.parent / os.fsdecode(name)
     repo.git("worktree", "add", "-q", "-b", branch, "--", path)
     return path
@@ -135,6 +138,7 @@ def test_any_name_of_a_directory(repo: Repo, name: bytes) -> None:
     assert git.list_worktrees(_git(repo.path)) == [_main(repo), WorktreeInfo(path, "topic", repo.head)]
 
 
+@needs(git_since(2, 31))  # before, the list says nothing of locks
 @pytest.mark.parametrize("reason", REASONS)
 @pytest.mark.parametrize("cases", ["", REFUSES_Z], ids=["z", "lines"])
 def test_any_reason_of_a_lock(
@@ -148,6 +152,7 @@ def test_any_reason_of_a_lock(
     assert locked == WorktreeInfo(path, "topic", repo.head, locked=reason.strip())
 
 
+@needs(git_since(2, 31))
 def test_a_worktree_that_is_gone(repo: Repo) -> None:
     """Git says why it could be pruned; our calls do not prune it."""
     path = _add(repo, b"gone")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+from ralph_wrap.git.repository import parse_version
 from tests.support.sessions import PROGRAM
 
 if TYPE_CHECKING:
@@ -67,6 +68,25 @@ def program(name: str, package: str, variable: str = "CI") -> Need:
         return "" if shutil.which(name) else f"{name} is not installed: apt-get install {package}"
 
     return Need(missing, variable)
+
+
+def git_since(*version: int) -> Need:
+    """Return the need for a git of a version, for example ``git_since(2, 36)``."""
+
+    def missing() -> str:
+        found = _git_version()
+        return "" if found >= version else f"git {_numbers(found)} is older than {_numbers(version)}"
+
+    return Need(missing, "REQUIRE_NEW_GIT")
+
+
+@cache
+def _git_version() -> tuple[int, ...]:
+    return parse_version(subprocess.run(("git", "version"), capture_output=True, check=True).stdout)
+
+
+def _numbers(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def _refusal(*words: str | Path) -> str:

@@ -45,7 +45,7 @@ class ReadObject(NamedTuple):
         return self.problem.endswith(_MISSING)
 
 
-_MISSING = "is missing; in a partial clone: git fetch --refetch --no-filter"
+_MISSING = "is missing; in a partial clone, with git 2.36 or newer: git fetch --refetch --no-filter"
 _DAMAGED = "is damaged"
 _REPLACED = "holds something else than its name says: another program has replaced it"
 

@@ -60,9 +60,8 @@ def _user_files(environ: Mapping[str, str]) -> Iterator[Path]:
     """Yield the files of the user's configuration; git itself knows better where the system has its own."""
     if environ.get("GIT_CONFIG_NOSYSTEM", "0") in {"", "0", "false", "no", "off"}:
         yield Path(environ.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig")
-    if named := environ.get("GIT_CONFIG_GLOBAL"):
+    if named := environ.get("GIT_CONFIG_GLOBAL"):  # git before 2.32 does not know it, and reads the other two
         yield Path(named)
-        return
     home = environ.get("HOME") or "/"
     yield Path(home, ".gitconfig")
     yield Path(environ.get("XDG_CONFIG_HOME") or f"{home}/.config", "git/config")
