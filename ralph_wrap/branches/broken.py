@@ -1,6 +1,6 @@
 """Refs of ours whose commit is missing or damaged: git then refuses ``git gc`` and ``git log --all``.
 
-No save makes such a ref. An older version of ralph-wrap, a disk or another program may have left one.
+No save makes such a ref. A disk or another program may have left one.
 """
 
 from __future__ import annotations

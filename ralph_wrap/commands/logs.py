@@ -165,7 +165,7 @@ def _format(events: Path) -> str | None:
         if _STARTED in line:
             try:
                 return document.parse(line, _format_in)
-            except ValueError:  # an earlier version wrote it, or an agent
+            except ValueError:  # an agent may have written it
                 return ""
     return None
 

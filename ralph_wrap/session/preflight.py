@@ -355,7 +355,6 @@ def planned(
         branch_created=not settings.branch and not settings.resumes,  # no other session has this id
         base=preflight.base,
         workspace=os.fspath(project.root / _worktrees_of(settings) / record.worktree_name),
-        marked=True,
         file_mode=project.repository.file_mode,
         symlinks=project.repository.symlinks,
     )

@@ -38,7 +38,6 @@ class SessionRecord(NamedTuple):
         on_dirty: uncommitted work at the end: ``wip`` saves it and removes the worktree, ``keep`` keeps both.
         drop_empty: at the end, a branch without commits and saved work is deleted.
         background: at the end, the work is saved, and the worktree stays until ``ralph-wrap rm``.
-        marked: the registration of its worktree has a mark. Earlier versions wrote none.
         lock_inode: inode of its lock's file, 0 if unknown. In a copy of the project the inode differs.
         file_mode: the repository's file system supports executable files.
         symlinks: the repository's file system supports symlinks.
@@ -75,7 +74,6 @@ class SessionRecord(NamedTuple):
     on_dirty: str = "wip"
     drop_empty: bool = False
     background: bool = False
-    marked: bool = False
     lock_inode: int = 0
     file_mode: bool = True
     symlinks: bool = True
@@ -199,7 +197,7 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {  # in the order of the fields
     "state": str,
     "keep_worktree": bool,
     "on_dirty": str,
-    **dict.fromkeys(("drop_empty", "background", "marked"), bool),
+    **dict.fromkeys(("drop_empty", "background"), bool),
     "lock_inode": int,
     **dict.fromkeys(("file_mode", "symlinks"), bool),
     **dict.fromkeys(("resumes", "restored", "worktree"), _OPTIONAL),

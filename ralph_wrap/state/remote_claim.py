@@ -63,8 +63,7 @@ class RemoteClaim(NamedTuple):
         worktree: name of the worktree's directory.
         incomplete: why the remote lacks work that the machine has; empty if it lacks none.
         beat: longest time between two pushes while the session runs, in seconds.
-        work: the ref of the remote with the newest uncommitted work; empty if all is committed, ``None`` if
-            an earlier version wrote the claim.
+        work: the ref of the remote with the newest uncommitted work; empty if all is committed.
         start: how the session was started; ``None`` if a program started it.
         nonce: makes the claim unique.
 
@@ -87,7 +86,7 @@ class RemoteClaim(NamedTuple):
     incomplete: str = ""
     worktree: str = ""
     beat: float = 30.0
-    work: str | None = None
+    work: str = ""
     start: SessionStart | None = None
     nonce: str = ""
 
@@ -133,7 +132,7 @@ def decode(content: bytes, agent_id: str) -> RemoteClaim:
 
 def _checked(fields: Mapping[str, Any], agent_id: str) -> RemoteClaim:
     claim = RemoteClaim(**known(fields, RemoteClaim) | {"start": _start(fields.get("start"))})
-    work = "" if claim.work is None else claim.work
+    work = fields["work"]  # without it, nobody knows which of the refs is the newest work
     texts = (work, claim.id, claim.session, claim.branch, claim.base, claim.node, claim.title, claim.agent)
     numbers = (claim.epoch, claim.sequence, claim.iteration)
     if not all(

@@ -42,7 +42,6 @@ class LinkedWorktree(NamedTuple):
         config: configuration about the file system, read before an agent could change it.
         warm: it comes from the pool.
         owner: the lock and the mark that its registration must have for a removal; ``None``: never remove it.
-        stays: the reason why it is not removed even then.
         clone: it is a clone, and the repository is its replica (see ``worktree.create.replica``).
         objects: the directories with the objects of the repository, before an agent worked in the worktree;
             ``None`` if that is unknown.
@@ -60,7 +59,6 @@ class LinkedWorktree(NamedTuple):
     config: tuple[str, ...]
     warm: bool = False
     owner: WorktreeOwner | None = None
-    stays: str | None = None
     clone: bool = False
     objects: ObjectStamps | None = None
     inode: int = 0

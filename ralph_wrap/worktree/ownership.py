@@ -166,18 +166,11 @@ def belongs_to(registration: Path, record: SessionRecord) -> bool:
     mark = read_mark(registration)
     if mark is not None:
         return mark == SessionMark(record.session, str(record.branch))
-    head = _head_of(registration)
-    on_branch = head == f"ref: refs/heads/{record.branch}"
-    if record.marked:  # it was killed after git had added the worktree, and before it wrote the mark
-        lock = session_lock(record.session)
-        named = on_branch or head in {record.base, _HEAD_IN_REFTABLE}
-        return record.state == "starting" and named and _is_new(registration, lock)
-    return on_branch or is_locked_for(registration, session_lock(record.session))
-
-
-def was_unlocked(registration: Path, record: SessionRecord) -> bool:
-    """Return whether a registration of an earlier version, which wrote no marks, has lost its lock, too."""
-    return not record.marked and read_mark(registration) is None and lock_of(registration) is None
+    if record.state != "starting":
+        return False
+    # It was killed after git had added the worktree, and before it wrote the mark.
+    named = {f"ref: refs/heads/{record.branch}", record.base, _HEAD_IN_REFTABLE}
+    return _head_of(registration) in named and _is_new(registration, session_lock(record.session))
 
 
 def is_unfinished(registration: Path, lock: str, branch: str | None, base: str | None = None) -> bool:

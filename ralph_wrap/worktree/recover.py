@@ -53,7 +53,7 @@ from ralph_wrap.worktree.save.registration import is_replaced
 from ralph_wrap.worktree.save.result import SaveRequest
 from ralph_wrap.worktree.save.sync import sync_repository
 from ralph_wrap.worktree.trash import discard_worktree, is_name
-from ralph_wrap.worktree.warm import REASON, complete
+from ralph_wrap.worktree.warm import complete
 
 if TYPE_CHECKING:
     from ralph_wrap.git import Git, Repository
@@ -82,7 +82,7 @@ def adopt(repository: Repository, record: SessionRecord, *, path: Path, trash: P
     with repository_lock(repository.common_dir):
         registrations = repository.common_dir / "worktrees"
         registration = registrations / path.name
-        if warm := _begun_to_take(registrations, path, record):
+        if warm := _begun_to_take(registrations, record):
             _complete(warm, path, trash.parent, record)
         leaving = _leaving(path, aside, registration)
         if leaving and _is_half_dropped(registration, path, record):
@@ -110,28 +110,17 @@ def adopt(repository: Repository, record: SessionRecord, *, path: Path, trash: P
         branch_created=record.branch == f"ralph/{record.id}" and record.resumes is None,
         config=file_system_config(file_mode=record.file_mode, symlinks=record.symlinks),
         owner=WorktreeOwner(session_lock(record.session), ownership.read_mark(registration)),
-        stays="its registration was unlocked since an earlier version of ralph-wrap made it"
-        if ownership.was_unlocked(registration, record)
-        else None,
         clone=(registration / ownership.CLONE).is_file(),
         inode=record.worktree_inode,
         born=record.worktree_born,
     )
 
 
-def _begun_to_take(registrations: Path, path: Path, record: SessionRecord) -> Path | None:
+def _begun_to_take(registrations: Path, record: SessionRecord) -> Path | None:
     """Return the registration of a warm worktree that the session began to take."""
     mark = SessionMark(record.session, str(record.branch))
-    for registration in sorted(registrations.glob(WARM.pattern)):
-        if ownership.read_mark(registration) == mark or (
-            not record.marked and _names(registration, path) and _is_locked_by_us(registration, record)
-        ):
-            return registration
-    return None
-
-
-def _is_locked_by_us(registration: Path, record: SessionRecord) -> bool:
-    return ownership.is_locked_for(registration, REASON, session_lock(record.session))
+    found = sorted(registrations.glob(WARM.pattern))
+    return next((registration for registration in found if ownership.read_mark(registration) == mark), None)
 
 
 def _complete(warm: Path, path: Path, run: Path, record: SessionRecord) -> None:
@@ -237,7 +226,7 @@ def _is_half_dropped(registration: Path, path: Path, record: SessionRecord) -> b
     """Return whether git began to delete the registration of the session."""
     if registration.is_symlink() or not registration.is_dir():
         return False
-    if not is_half_dropped(registration, marked=record.marked):
+    if not is_half_dropped(registration, marked=True):
         return False
     if ownership.read_mark(registration) is not None:
         return ownership.belongs_to(registration, record)
@@ -385,7 +374,7 @@ def finish_deleted(worktree: LinkedWorktree, git: Git, record: SessionRecord) ->
         sync_repository(worktree.common_dir)
         with repository_lock(worktree.common_dir) as lock:
             assert worktree.owner is not None
-            if reason := worktree.stays or ownership.why_not_removable(worktree.registration, worktree.owner):
+            if reason := ownership.why_not_removable(worktree.registration, worktree.owner):
                 return WorktreeOutcome(saved, reason, asked=True)
             now = named_objects(worktree.registration, worktree.git(git, worktree.common_dir), [])
             if not is_deleted(worktree) or now != saved.named:

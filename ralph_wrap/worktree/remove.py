@@ -166,7 +166,7 @@ def _remove_saved(
         sync_repository(worktree.common_dir)
     if reason := own_repository(worktree):
         return WorktreeOutcome(saved, reason)
-    if reason := keep or worktree.stays or _locked_by_user(worktree):
+    if reason := keep or _locked_by_user(worktree):
         return WorktreeOutcome(saved, reason, asked=True)
     if cancel.out_of_time:
         return WorktreeOutcome(saved, "there was no time to remove it; the next start does", later=True)

@@ -82,7 +82,7 @@ def test_words_do_nothing_to_a_terminal(repo: Repo, mine: Callable[..., Result],
         pytest.param(lambda line: line | {"output": "text"}, id="text"),
         pytest.param(lambda line: line | {"output": "..shape"}, id="no format"),
         pytest.param(lambda line: line | {"output": ["claude"]}, id="no text"),
-        pytest.param(lambda line: {"event": "agent.started"}, id="earlier version"),  # noqa: ARG005
+        pytest.param(lambda line: {"event": "agent.started"}, id="no format named"),  # noqa: ARG005
         pytest.param(lambda line: {"event": "x", "y": '"event": "agent.started"'}, id="another"),  # noqa: ARG005
     ],
 )

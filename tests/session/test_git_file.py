@@ -217,7 +217,7 @@ def test_a_sweep_keeps_a_repository_of_the_agents_own(repo: Repo) -> None:
 
 @pytest.mark.parametrize("unknown", ["worktree_inode", "worktree_born"])
 def test_a_sweep_knows_no_directory_without_inode_or_birth_time(repo: Repo, unknown: str) -> None:
-    """A record of an earlier version has none: a directory without the file may be anybody's."""
+    """Not every file system tells them: a directory without the file may be anybody's."""
     left = orphan(repo)
     left.change(**{unknown: 0})
     (left.worktree / ".git").unlink()

@@ -45,7 +45,6 @@ RECORD: dict[str, Any] = {
     "on_dirty": "wip",
     "drop_empty": False,
     "background": False,
-    "marked": False,
     "lock_inode": 0,
     "file_mode": True,
     "symlinks": True,
@@ -265,7 +264,7 @@ def test_a_record_is_read_as_it_was_written(home: Registry) -> None:
 
 
 def test_a_record_without_a_title_is_read(home: Registry) -> None:
-    """An earlier version wrote it."""
+    """A field that has a default may be missing."""
     found = _read(home, {key: value for key, value in RECORD.items() if key != "title"})
     assert isinstance(found, SessionRecord)
     assert found.title == ""

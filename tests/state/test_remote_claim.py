@@ -28,6 +28,14 @@ def test_a_claim_without_a_beat_is_damaged(claimed: object) -> None:
         decode(json.dumps(forged).encode(), ID)
 
 
+def test_a_claim_without_its_newest_work_is_damaged() -> None:
+    """Nobody knows then whether saved work on the remote is older than a snapshot."""
+    forged = json.loads(CLAIM.encode())
+    del forged["work"]
+    with pytest.raises(ValueError, match="work"):
+        decode(json.dumps(forged).encode(), ID)
+
+
 START = {"options": {"max_iterations": "3"}, "command": ["./agent.sh"], "directory": "."}
 
 

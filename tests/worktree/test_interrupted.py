@@ -16,7 +16,7 @@ from tests.support.git_shim import have_git_register, shim_git
 from tests.support.orphans import sweep
 from tests.support.processes import end_all
 from tests.support.repo import Repo
-from tests.support.sessions import command, run
+from tests.support.sessions import command
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -119,19 +119,3 @@ sys.argv[0] = "ralph-wrap"
 from ralph_wrap.__main__ import main
 main()
 """
-
-
-def test_the_registration_of_a_merge_that_an_earlier_version_has_put_into_the_trash_is_deleted(
-    repo: Repo,
-) -> None:
-    """It was killed before its deletion; the lock is ours, and the path that it names was one of ours."""
-    run(repo.path, "-n", "1", "--", "true")
-    directory = repo.path / TRASH / "20260102T030405Z-beef"
-    directory.mkdir()
-    temporary = repo.path / ".ralph/run/landing/land-00000001"
-    content = {"gitdir": f"{temporary}/.git", "locked": "ralph-wrap merge", "commondir": "../.."}
-    for name, line in content.items():
-        (directory / name).write_text(f"{line}\n")
-    swept = sweep(repo)
-    assert "ralph-wrap did not put" not in swept.stderr
-    eventually(lambda: not directory.exists(), "the deletion to end")

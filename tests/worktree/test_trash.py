@@ -112,26 +112,18 @@ def _children_of(pid: int) -> bytes:
     return b" ".join(Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
 
 
-@pytest.mark.parametrize("token", ["", "another name", f"{SESSION}x"])
-def test_a_directory_without_its_own_token_stays(repo: Repo, token: str) -> None:
-    """A token names the directory that it is in."""
+@pytest.mark.parametrize("token", [None, "", "another name", f"{SESSION}x"])
+def test_a_directory_without_its_own_token_stays(repo: Repo, token: str | None) -> None:
+    """A token names the directory that it is in; a former worktree of ours needs one, too."""
     run(repo.path, "-n", "1", "--", "true")
     directory = discarded(repo.path / RUN / "trash")
-    (directory / ".ralph-wrap-trash").write_text(token)
+    (directory / ".git").write_text(f"gitdir: ../../../.git/worktrees/{SESSION}\n")
+    (directory / ".ralph-wrap-trash").unlink()
+    if token is not None:
+        (directory / ".ralph-wrap-trash").write_text(token)
     before = listing(directory)
     sweep(repo)
     assert listing(directory) == before
-
-
-def test_what_an_earlier_version_has_put_into_the_trash_is_deleted(repo: Repo, home: Path) -> None:
-    """It wrote no token, but the worktree names a registration of its own name, which is gone."""
-    run(repo.path, "-n", "1", "--", "true")
-    directory = discarded(repo.path / RUN / "trash")
-    (directory / ".ralph-wrap-trash").unlink()
-    (directory / ".git").write_text(f"gitdir: ../../../.git/worktrees/{SESSION}\n")
-    sweep(repo)
-    eventually(lambda: not is_deleting(home), "the deletion to end")
-    assert not directory.exists()
 
 
 @needs_mounts
@@ -203,19 +195,6 @@ def test_a_deletion_beside_the_worktrees_goes_on_at_the_next_start(repo: Repo, h
     run(repo.path, "-n", "1", "--", "true")
     directory = discarded(repo.path / ".ralph/worktrees", f"{SESSION}.leaving")
     run(repo.path, "-n", "1", "--", "true")
-    eventually(lambda: not is_deleting(home) and not directory.exists(), "the deletion to end")
-
-
-@pytest.mark.parametrize("name", ["warm-00000001", "land-00000001"])
-def test_what_an_earlier_version_has_removed_of_the_pool_and_of_merges(
-    repo: Repo, home: Path, name: str
-) -> None:
-    """Its name in the trash is another one."""
-    run(repo.path, "-n", "1", "--", "true")
-    directory = discarded(repo.path / RUN / "trash")
-    (directory / ".ralph-wrap-trash").unlink()
-    (directory / ".git").write_text(f"gitdir: ../../../../.git/worktrees/{name}\n")
-    sweep(repo)
     eventually(lambda: not is_deleting(home) and not directory.exists(), "the deletion to end")
 
 

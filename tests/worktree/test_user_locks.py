@@ -1,9 +1,8 @@
-"""A worktree that its user has locked stays, and those of earlier versions are known."""
+"""A worktree that its user has locked stays, and one that nothing proves to be the session's."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,14 +10,12 @@ from tests.support.directory_listing import listing
 from tests.support.git_shim import shim_git
 from tests.support.orphans import Orphan, orphan, orphans, sweep
 from tests.support.sessions import command, run
-from tests.support.user_worktrees import KINDS, stranger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tests.support.repo import Repo
-from tests.worktree.sessions import moved_away
 
 MARK = "ralph-wrap-session"  # the file in a registration
 
@@ -89,62 +86,21 @@ def test_a_lock_that_comes_during_the_removal_brings_the_worktree_back(
     assert repo.worktrees() == [str(left.worktree)]
 
 
-# -- sessions of an earlier version --
+# -- a registration without a mark --
 
 
-def made_earlier(left: Orphan) -> None:
-    """Have an orphan be as an earlier version has left it, which wrote no mark."""
-    (left.registration / MARK).unlink(missing_ok=True)
-    record: dict[str, Any] = json.loads(left.record.read_text())
-    record.pop("marked", None)
-    left.record.write_text(json.dumps(record))
-
-
-@pytest.mark.parametrize("work", ["true", "git checkout -q -b other", "git checkout -q --detach"])
-def test_an_orphan_of_an_earlier_version_is_saved_and_removed(repo: Repo, work: str) -> None:
-    """Its lock names the session, whatever its agent has checked out."""
-    left = orphan(repo, work=f"{work}; echo new > new")
-    made_earlier(left)
-    assert sweep(repo).status == 0
-    assert repo.show(f"{left.wip}:new") == b"new\n"
-    assert not left.worktree.exists()
-    assert repo.worktrees() == []
-
-
-def test_an_orphan_of_an_earlier_version_that_was_locked_anew_is_saved_and_stays(repo: Repo) -> None:
-    """Its branch says that it is the session's still."""
+@pytest.mark.parametrize("field", ["state", "marked"])
+def test_a_worktree_whose_registration_has_no_mark_stays(repo: Repo, field: str) -> None:
+    """Lock and branch name the session, and they prove nothing: an agent can write both, and the record."""
     left = orphan(repo)
-    made_earlier(left)
-    lock(left)
+    (left.registration / MARK).unlink()
+    left.change(**{field: "running" if field == "state" else False})
+    before = listing(left.worktree)
     swept = sweep(repo)
-    assert (swept.status, "its user has locked it: mine" in swept.stdout.decode()) == (0, True)
-    assert repo.show(f"{left.wip}:new") == b"new\n"
-    assert left.worktree.exists()
-
-
-def test_an_orphan_of_an_earlier_version_that_was_unlocked_is_saved_and_stays(repo: Repo) -> None:
-    """Without mark and lock, nothing says that it may go."""
-    left = orphan(repo)
-    made_earlier(left)
-    repo.git("worktree", "unlock", left.worktree)
-    swept = sweep(repo)
-    assert (swept.status, "its registration was unlocked" in swept.stdout.decode()) == (0, True)
-    assert repo.show(f"{left.wip}:new") == b"new\n"
-    assert left.worktree.exists()
-
-
-def test_an_orphan_of_an_earlier_version_in_whose_place_is_a_worktree_of_the_user(
-    repo: Repo, tmp_path: Path
-) -> None:
-    """Neither saved nor removed."""
-    left = orphan(repo)
-    made_earlier(left)
-    found = stranger(KINDS[0], repo, tmp_path / "theirs")
-    with moved_away(left, tmp_path / "away", "as it was", found, "git worktree move"):
-        before = found.contents(left.worktree)
-        assert sweep(repo).status == 5
-        assert found.contents(left.worktree) == before
-        assert left.wip not in repo.branches()
+    assert swept.status == 5
+    assert "does not say that it is the session's" in swept.stdout.decode()
+    assert listing(left.worktree) == before
+    assert left.is_there()
 
 
 # -- several at once --

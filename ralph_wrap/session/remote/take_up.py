@@ -91,7 +91,7 @@ class TakeUp:
         self._keep_snapshots()
         work, local = self._earlier.work, list_refs(self._git, self._wip, self._branch)
         saved = local.get(self._wip)
-        if work in {None, self._wip} or self._ended_here(self._earlier.session):
+        if work == self._wip or self._ended_here(self._earlier.session):
             return None
         if saved is not None and session_of(self._git, saved) == self._earlier.session:
             return None  # a user has pushed it by hand: it is from the end of the session

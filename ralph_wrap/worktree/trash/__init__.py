@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralph_wrap.git import decode, pointer
 from ralph_wrap.state import ids
 from ralph_wrap.system import delete_tree
-from ralph_wrap.worktree.model import TEMPORARY, WARM
 from ralph_wrap.worktree.ownership import MARK, mark_text
 from ralph_wrap.worktree.trash import deletion
 from ralph_wrap.worktree.trash.deletion import OpenEntry
@@ -40,8 +39,6 @@ TOKEN = ".ralph-wrap-trash"  # noqa: S105 -- no password
 
 _LARGEST = 4096  # bytes of a token, or of a ``.git`` file
 _AT_ONCE = 32  # directories for one deletion process: each needs two descriptors
-_EARLIER = {WARM: "pool", TEMPORARY: "landing"}
-_TAIL = 3  # parts of a path: .ralph/run/landing
 
 
 class EmptiedTrash(NamedTuple):
@@ -139,7 +136,7 @@ def empty_trash(trash: Path) -> EmptiedTrash:
     foreign: list[Path] = []
     for begin in range(0, len(found), _AT_ONCE):
         with contextlib.ExitStack() as stack:
-            entries = [_look(path, trash, stack, foreign) for path in found[begin : begin + _AT_ONCE]]
+            entries = [_look(path, stack, foreign) for path in found[begin : begin + _AT_ONCE]]
             going = [entry for entry in entries if entry is not None]
             resumed += [path for path, entry in zip(found[begin:], entries, strict=False) if entry]
             if going:
@@ -152,7 +149,7 @@ def _set_aside_in(trash: Path) -> list[Path]:
     return [path for directory in places for path in directory.glob(f"*{LEAVING_SUFFIX}")]
 
 
-def _look(path: Path, trash: Path, stack: contextlib.ExitStack, foreign: list[Path]) -> OpenEntry | None:
+def _look(path: Path, stack: contextlib.ExitStack, foreign: list[Path]) -> OpenEntry | None:
     """Return a directory that may be deleted, and that no other process deletes now."""
     with contextlib.suppress(BlockingIOError, FileNotFoundError), contextlib.ExitStack() as attempt:
         try:
@@ -160,7 +157,7 @@ def _look(path: Path, trash: Path, stack: contextlib.ExitStack, foreign: list[Pa
         except OSError:
             foreign += [path] if is_name(path.name) and os.path.lexists(path) else []
             return None
-        if _read(entry, TOKEN) == path.name or _is_of_earlier_version(entry, trash):
+        if _read(entry, TOKEN) == path.name:
             fcntl.flock(entry.directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
             stack.push(attempt.pop_all())
             return entry
@@ -220,31 +217,3 @@ def _read(entry: OpenEntry, name: str) -> str:
         return decode(os.read(descriptor, _LARGEST)).removesuffix("\n").replace("\0", "?")
     finally:
         os.close(descriptor)
-
-
-def _is_of_earlier_version(entry: OpenEntry, trash: Path) -> bool:
-    """Return whether a version that wrote no tokens has put a worktree into the trash.
-
-    Its ``.git`` file names its former registration, which does not exist any more. It was the registration of
-    a session with the same name, or one of ours for the pool or for a merge.
-    """
-    name = _read(entry, ".git").rpartition("/")[2]
-    if not name:
-        return _is_registration_of_merge(entry, trash)
-    run_directory = next((directory for form, directory in _EARLIER.items() if form.fits(name)), None)
-    if run_directory is None and name != entry.name:
-        return False
-    worktree = trash.parent / (run_directory or "../worktrees") / name
-    registration = pointer.git_dir_in(_read(entry, ".git"), worktree)
-    return registration.name == name and not os.path.lexists(registration)
-
-
-def _is_registration_of_merge(entry: OpenEntry, trash: Path) -> bool:
-    """Return whether a merge of an earlier version has put its registration into the trash."""
-    worktree = Path(_read(entry, pointer.BACK)).parent
-    landing = trash.parent / _EARLIER[TEMPORARY]
-    return (
-        TEMPORARY.fits(worktree.name)
-        and _read(entry, "locked") == "ralph-wrap merge"
-        and worktree.parent.parts[-_TAIL:] == landing.parts[-_TAIL:]
-    )

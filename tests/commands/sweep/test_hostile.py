@@ -138,7 +138,7 @@ def test_a_damaged_git_file_loses_no_work(repo: Repo, tmp_path: Path, kind: str)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "absent"])
-def test_a_damaged_git_file_of_an_earlier_version_loses_no_work(
+def test_a_damaged_git_file_without_a_known_inode_loses_no_work(
     repo: Repo, tmp_path: Path, kind: str
 ) -> None:
     """Without the inode the directory does not say whose it is any more: kept."""

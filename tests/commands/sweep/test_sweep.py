@@ -253,7 +253,7 @@ def test_a_lost_commit_keeps_the_session_until_it_is_mended(repo: Repo) -> None:
 
 
 def test_a_ref_without_its_commit_is_named(repo: Repo) -> None:
-    """An earlier version has left it; the command that is printed helps git."""
+    """A disk has lost the commit; the command that is printed helps git."""
     tip = repo.git("commit-tree", "-m", "lost", "HEAD^{tree}")
     repo.git("update-ref", "--create-reflog", "refs/heads/ralph/00bb-wip", tip)
     loose_path(repo, tip).unlink()

@@ -146,7 +146,7 @@ def test_a_start_of_another_session_does_not_count(project: Repo) -> None:
 
 
 def test_without_a_recorded_start_the_agent_is_typed(project: Repo) -> None:
-    """A session of an earlier version has none."""
+    """Its file is gone."""
     begun = first(project)
     assert begun.directory is not None
     (begun.directory / "start.json").unlink()
