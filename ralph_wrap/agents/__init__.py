@@ -109,11 +109,6 @@ def _taken_by(command: Sequence[str]) -> str:
     return "file" if "{prompt_file}" in words else "argument" if "{prompt}" in words else "stdin"
 
 
-def is_relative(program: str) -> bool:
-    """Return whether a program is a path that begins in the agent's working directory (``execvp(3)``)."""
-    return "/" in program and not program.startswith("/")
-
-
 def installed(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the path of each known agent that is installed, by name."""
     path = environ.get("PATH", os.defpath)
@@ -139,7 +134,7 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
 
     """
     program = command[0]
-    if is_relative(program):
+    if "/" in program and not program.startswith("/"):
         return
     path = environ.get("PATH", os.defpath)
     if _can_run(program, path):
@@ -161,7 +156,6 @@ __all__ = [
     "Agent",
     "AgentHome",
     "installed",
-    "is_relative",
     "known",
     "look_up",
     "of_command",

@@ -260,16 +260,6 @@ def object_kinds(git: Git, commit: str, paths: Sequence[str]) -> dict[str, str]:
     return {path: kind for path, (_, kind, _) in _entries_at(git, commit, paths).items()}
 
 
-def object_modes(git: Git, commit: str, paths: Sequence[str]) -> dict[str, int]:
-    """Return the modes (``stat(2)``) at paths of a commit; missing paths are left out.
-
-    Raises:
-        GitError: the commit does not exist.
-
-    """
-    return {path: int(mode, 8) for path, (mode, _, _) in _entries_at(git, commit, paths).items()}
-
-
 def _entries_at(git: Git, commit: str, paths: Sequence[str]) -> dict[str, list[str]]:
     """Return mode, type and object id at each of some paths (git-ls-tree(1))."""
     if not paths:

@@ -7,7 +7,8 @@ import os
 import shlex
 from pathlib import Path
 
-from ralph_wrap.errors import AgentError, AgentNotFoundError, RalphError
+from ralph_wrap.errors import AgentError, AgentNotFoundError, GitError, RalphError
+from ralph_wrap.git import Git, git_environment, run_git
 
 
 def unstarted(
@@ -40,24 +41,53 @@ def unstarted(
         elif relative and wanted != cwd:
             hint = f"the worktree has no {wanted}: name the path of the command from {cwd}, where it starts"
         elif relative and isolated:
-            add = f"git add {shlex.quote(command)} && {_commit(command)}"
-            step = add if (project / command).is_file() else "git ls-files"
-            hint = f"the worktree has only committed files: {in_directory(project, step)}"
+            hint = _to_have_it_there(command, project)
         return AgentNotFoundError(message, hint)
-    hint = ""
+    hint = _to_run_it(error, command, program, project, isolated=isolated)
+    return AgentError(f"agent command {command} cannot be run: {error.strerror}", hint)
+
+
+def _to_run_it(error: OSError, command: str, program: Path, project: Path, *, isolated: bool) -> str:
+    """Return what helps where the program of an agent exists and cannot be run; empty if nothing is known."""
     if error.errno == errno.E2BIG:  # 128 KiB for each argument (execve(2): MAX_ARG_STRLEN)
-        hint = (
+        return (
             "a prompt that the agent takes as an argument must be shorter than 128 KiB: keep the text in a"
             ' file of the project, and let the prompt name it; or set prompt = "stdin" or "file" in'
             " [agents.NAME]"
         )
-    elif error.errno == errno.ENOEXEC:
-        hint = "its first line must name an interpreter: #!/bin/sh"
-    elif program.is_file() and not os.access(program, os.X_OK):
-        hint = f"chmod +x {shlex.quote(command)}"
-        if relative:
-            hint = in_directory(project, hint + (f" && {_commit(command)}" if isolated else ""))
-    return AgentError(f"agent command {command} cannot be run: {error.strerror}", hint)
+    if error.errno == errno.ENOEXEC:
+        return "its first line must name an interpreter: #!/bin/sh"
+    if program.is_dir():
+        return "it is a directory: name a file"
+    if not program.is_file() or os.access(program, os.X_OK):
+        return ""
+    hint = f"chmod +x {shlex.quote(command)}"
+    if command.startswith("/"):
+        return hint
+    return _in_directory(project, hint + (f" && {_commit(command)}" if isolated else ""))
+
+
+def _to_have_it_there(command: str, project: Path) -> str:
+    """Return how a worktree gets a program that is missing in it: it has only the files of its commit."""
+    if not (project / command).is_file():
+        return f"the worktree has only committed files: {_in_directory(project, 'git ls-files')}"
+    whole, here = Path(os.path.normpath(Path.cwd() / project / command)), Path.cwd() / project
+    top = next((path for path in (here, *here.parents) if os.path.lexists(path / ".git")), here)
+    if not whole.is_relative_to(top):
+        return f"the worktree is elsewhere: name the whole path, {shlex.quote(os.fspath(whole))}"
+    if _is_in_head(command, here):
+        return "HEAD has it, but the commit that the session started from has not: see --base and --branch"
+    # Forced, because git may ignore it.
+    add = f"git add -f {shlex.quote(command)} && {_commit(command)}"
+    return f"the worktree has only committed files: {_in_directory(project, add)}"
+
+
+def _is_in_head(command: str, directory: Path) -> bool:
+    try:
+        git = Git(directory, git_environment(os.environ))
+        return bool(run_git(git, "ls-tree", "-z", "HEAD", "--", command, accept=(0, 128)).stdout)
+    except (GitError, OSError):
+        return False
 
 
 def _commit(command: str) -> str:
@@ -65,6 +95,6 @@ def _commit(command: str) -> str:
     return f"git commit -m {shlex.quote(f'Add {Path(command).name}')} {file}"
 
 
-def in_directory(directory: Path, command: str) -> str:
+def _in_directory(directory: Path, command: str) -> str:
     """Return a command line that runs a command in a directory, which is relative to the user's own."""
     return command if directory == Path() else f"cd {shlex.quote(os.fspath(directory))} && {command}"

@@ -7,7 +7,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralph_wrap.agents import is_relative, look_up
+from ralph_wrap.agents import look_up
 from ralph_wrap.config import IgnoreLocation, Isolation, SandboxMode
 from ralph_wrap.config.repository_trust import require_direct
 from ralph_wrap.errors import DamagedRepositoryError, GitError, NoCheckoutError, UntrustedError, UsageError
@@ -226,16 +226,13 @@ def _check_remotes(settings: Settings, project: Project) -> None:
 def _planned_layout(
     settings: Settings, project: Project, repository: Repository, base: str
 ) -> WorktreeLayout:
-    """Return the layout of the session's worktree, in which the agent's command can be found."""
+    """Return the layout of the session's worktree."""
     if settings.link and repository.git_version < _CONFIG_BY_ENVIRONMENT:
         raise UsageError(
             "git before 2.31 cannot be kept from adding linked directories", "install git 2.31 or newer"
         )
     fresh = settings.base == "fresh"
-    layout = layout_of(settings.sparse, settings.link, project, base, fresh=fresh)
-    if is_relative(settings.command[0]) and not settings.resumes:  # saved work can hold it
-        deferred.agent_in_commit.check(settings, project, base, layout)
-    return layout
+    return layout_of(settings.sparse, settings.link, project, base, fresh=fresh)
 
 
 def layout_of(

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from ralph_wrap.git import remote as remote
     from ralph_wrap.git import shadow as shadow
     from ralph_wrap.git.safe import limited as limited
-    from ralph_wrap.session import agent_in_commit as agent_in_commit
     from ralph_wrap.session import agent_loop as agent_loop
     from ralph_wrap.session import checkpoint as checkpoint
     from ralph_wrap.session import clone_end as clone_end
@@ -79,7 +78,6 @@ FOR_SOME_COMMANDS = {
 }
 FOR_SOME_PROJECTS = {
     "agent_tables": "ralph_wrap.config.agent_tables",  # agents in a configuration file
-    "agent_in_commit": "ralph_wrap.session.agent_in_commit",  # a command with a relative path
     "backend": "ralph_wrap.session.sandbox.backend",  # a sandbox
     "clone_end": "ralph_wrap.session.clone_end",  # a session in a clone
     "clone_commit": "ralph_wrap.worktree.save.clone_commit",  # the same

@@ -172,6 +172,58 @@ def test_an_agent_that_is_missing_in_the_plain_root_is_not_to_be_committed(repo:
     assert printed["hint"] == f"to see what is there: ls {repo.path}"
 
 
+@pytest.mark.parametrize(("name", "ignored"), [("agent.sh", ""), ("a b.sh", ""), ("bin/agent.sh", "bin/")])
+def test_the_hint_for_an_agent_that_is_not_committed_works_as_typed(
+    repo: Repo, name: str, ignored: str
+) -> None:
+    """It commits the script alone, also one that git ignores; before that nothing of the session is left."""
+    repo.write(".gitignore", f"{ignored}\n")
+    repo.commit("rules")
+    repo.write(name, "#!/bin/sh\n", executable=True)
+    refused = run(repo.path, "-n", "1", "--", f"./{name}")
+    (printed,) = refused.warnings
+    assert (refused.status, repo.branches(), repo.worktrees()) == (127, ["main"], [])
+    repo.write("staged", "by the user\n")
+    repo.git("add", "staged")
+    subprocess.run(("sh", "-ec", printed["hint"].rpartition("files: ")[2]), check=True, cwd=repo.path)
+    assert repo.git("show", "--format=", "--name-only", "HEAD") == name
+    assert run(repo.path, "-n", "1", "--", f"./{name}").status == 0
+
+
+def test_an_agent_that_only_head_has_is_told_so(repo: Repo) -> None:
+    """A commit changes nothing: the session starts from another one."""
+    first = repo.head
+    repo.write("agent.sh", "#!/bin/sh\n", executable=True)
+    repo.commit("agent")
+    refused = run(repo.path, "-n", "1", "--base", first, "--", "./agent.sh")
+    (printed,) = refused.warnings
+    assert (refused.status, "see --base and --branch" in printed["hint"]) == (127, True)
+
+
+def test_an_agent_outside_of_the_project_needs_its_whole_path(repo: Repo) -> None:
+    """In a worktree, a relative path leads elsewhere."""
+    script = repo.path.parent / "my agent.sh"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    refused = run(repo.path, "-n", "1", "--", "../my agent.sh")
+    (printed,) = refused.warnings
+    assert (refused.status, printed["hint"]) == (
+        127,
+        f"the worktree is elsewhere: name the whole path, '{script}'",
+    )
+    assert run(repo.path, "-n", "1", "--", script).status == 0
+
+
+@pytest.mark.parametrize("brought", ['setup = "cp {} agent.sh"', 'copy = ["agent.sh"]'])
+def test_an_agent_that_the_settings_bring_is_started(repo: Repo, brought: str) -> None:
+    """The worktree has it when the agent starts, although no commit does."""
+    repo.write(".gitignore", "agent.sh\n")
+    repo.commit("rules")
+    script = repo.write("agent.sh", "#!/bin/sh\n", executable=True)
+    repo.write(".ralph/config.toml", f"{brought.format(script)}\n")
+    assert run(repo.path, "-n", "1", "--", "./agent.sh", env={"RALPH_TRUST": "1"}).status == 0
+
+
 def test_an_agent_that_is_gone_after_its_first_iteration_keeps_its_branch(repo: Repo) -> None:
     """What it did before is work like any other."""
     repo.write("agent.sh", '#!/bin/sh\nrm agent.sh\ngit commit -qam "removed myself"\n', executable=True)

@@ -233,9 +233,9 @@ def test_mistakes_are_printed_before_anything_is_made(repo: Repo) -> None:
 @pytest.mark.parametrize(
     ("agent", "isolation", "status", "message"),
     [
-        ("./nosuch.sh", "require", 127, "agent command ./nosuch.sh was not found: "),
+        ("./nosuch.sh", "require", 127, "agent command ./nosuch.sh was not found in "),
         ("./nosuch.sh", "off", 127, "agent command ./nosuch.sh was not found in "),
-        ("./plain.sh", "require", 126, "agent command ./plain.sh cannot be run: it is not committed"),
+        ("./plain.sh", "require", 126, "agent command ./plain.sh cannot be run: Permission denied"),
     ],
 )
 def test_an_agent_that_cannot_be_started_is_an_error_as_in_run(
