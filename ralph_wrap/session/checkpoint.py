@@ -81,9 +81,12 @@ class Checkpoint:
         self._state = ""  # the fingerprint of the worktree at the last beat
         self._record = context.record
         self._commits = context.settings.commit_each
-        in_clone = tree is not None and tree.clone
-        self._commit_all = deferred.clone_commit.commit_in_clone if in_clone else commit_all
         self._log = context.log
+        if self._commits and tree is not None and tree.clone:
+            self._commits = False  # nothing of ours writes into the repository of an agent
+            self._log.warning(
+                "handover.ignored", "no effect: commit_each; in a clone each iteration leaves a snapshot"
+            )
         self._push = None
         self._clone = context.clone_end
         if tree is None and (wanted := [key for key in _KEYS if getattr(context.settings, key)]):
@@ -219,7 +222,7 @@ class Checkpoint:
     def _commit(self, tree: LinkedWorktree, number: int) -> bool:
         message = f"Iteration {number}\n\nCommitted at its end, in session {self._record.session}.\n"
         try:
-            return self._commit_all(tree, self._git, message)
+            return commit_all(tree, self._git, message)
         except (GitError, OSError) as error:
             self._log.warning("iteration.not_committed", f"iteration {number} is not committed: {error}")
         return False

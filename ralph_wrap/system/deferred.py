@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.leaks import compare as compare
     from ralph_wrap.worktree.leaks import observation as observation
     from ralph_wrap.worktree.pool import maintenance as maintenance
-    from ralph_wrap.worktree.save import clone_commit as clone_commit
     from ralph_wrap.worktree.save import sync as sync
 
 FOR_SOME_COMMANDS = {
@@ -80,7 +79,6 @@ FOR_SOME_PROJECTS = {
     "agent_tables": "ralph_wrap.config.agent_tables",  # agents in a configuration file
     "backend": "ralph_wrap.session.sandbox.backend",  # a sandbox
     "clone_end": "ralph_wrap.session.clone_end",  # a session in a clone
-    "clone_commit": "ralph_wrap.worktree.save.clone_commit",  # the same
     "open_clone": "ralph_wrap.session.open_clone",  # the same
     "container": "ralph_wrap.system.container",  # an agent that root runs
     "difflib": "difflib",  # a misspelt name

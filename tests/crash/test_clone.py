@@ -93,27 +93,3 @@ def test_a_sweep_of_a_clone_killed_at_any_point_is_repeated(
         assert swept.status == 0, f"{at}\n{swept.stdout!r} {swept.stderr}"
         assert remains(killed) == {}, at
         assert killed.work() == expected, at
-
-
-@pytest.mark.timeout(300)
-def test_a_commit_of_ours_killed_at_any_point_loses_nothing(
-    tmp_path: Path, home: Path, program: ForkServer, choose: Choose
-) -> None:
-    """With ``commit_each`` all files are on the branch, or among the saved work, wherever the kill came."""
-    fresh = World.make(tmp_path / "fresh", home, program, "dirty")
-    fresh.repo.write(".ralph/config.toml", "commit_each = true\n")
-    ended = fresh.copy(tmp_path / "ended")
-    assert run(ended, "watch").status == 0
-    points = ended.reached
-    ours = [number for number, point in enumerate(points, 1) if point == "open index.lock"]
-    last = points.index("after work.bundled")
-    assert len(ours) == 1
-    (files, *_) = ended.work()["refs/heads/ralph/ID"]
-    for number in choose(last, first=ours[0], each=20, states=ended.states):
-        at = f"point {number}: {points[number - 1]}"
-        world = fresh.copy(tmp_path / f"killed-{number}")
-        assert run(world, "kill", number).status == -signal.SIGKILL, at
-        swept = world.sweep()
-        assert swept.status == 0, f"{at}\n{swept.stdout!r} {swept.stderr}"
-        assert remains(world) == {}, at
-        assert any(files in trees for trees in world.work().values()), at

@@ -5,7 +5,6 @@ Each attack has a counterpart that shows that it works where the defence is miss
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -16,7 +15,6 @@ import pytest
 
 from ralph_wrap.git import bundle
 from ralph_wrap.state.record import SessionRecord
-from ralph_wrap.worktree.save import clone_commit
 from tests.support.repo import make_repo
 from tests.support.sessions import Result, Session, command
 
@@ -299,21 +297,6 @@ def test_files_that_only_ralph_wrap_writes_are_not_copied_from_a_clone(repo: Rep
     clone = dead(repo, f"{work}; echo '*' > .git/info/exclude")
     assert command("sweep", cwd=repo.path).status == 0
     assert repo.show(f"ralph/{clone.name[-4:]}-wip:new") == b"new\n"
-
-
-@pytest.mark.parametrize("defended", [True, False])
-def test_a_commit_of_ours_follows_no_symlink(
-    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defended: bool
-) -> None:
-    """The agent leads the directory of its branch, where ``commit_each`` writes, to a place of the user."""
-    if not defended:
-        monkeypatch.setattr(clone_commit, "_DIRECTORY", os.O_RDONLY | os.O_DIRECTORY)
-    inner, victim = repo.path / ".git", tmp_path / "victim"
-    victim.mkdir()
-    (inner / "refs" / "heads" / "ralph").symlink_to(victim)
-    with contextlib.suppress(OSError), clone_commit.locked(inner, "refs/heads/ralph/beef") as files:
-        files.replace("refs/heads/ralph/beef", b"of ours")
-    assert [path.name for path in victim.iterdir()] == ([] if defended else ["beef"])
 
 
 @pytest.mark.parametrize("home", ["clones/run", "run"])

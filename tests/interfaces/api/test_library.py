@@ -175,7 +175,7 @@ def test_nothing_of_ours_is_loaded_while_an_agent_works(tmp_path: Path, isolatio
         "import sys; from pathlib import Path; from ralph_wrap import Session, Settings\n"
         "from ralph_wrap.config import Isolation\n"
         f"settings = Settings(Path({os.fspath(project)!r}), {work}, max_iterations=2)\n"
-        f"settings = settings._replace(commit_each={isolation is not Isolation.CLONE})\n"
+        "settings = settings._replace(commit_each=True)\n"
         f"with Session(settings._replace(isolation=Isolation({isolation.value!r}))) as session:\n"
         "    before = {*sys.modules}\n"
         "    session.run()\n"
@@ -196,7 +196,6 @@ OTHER_USES = {
     "own_rule",
     "restore",
     "save.checkpoint",
-    "save.clone_commit",
     "save.detached",
     "save.from_snapshot",
     "save.picture",
