@@ -271,7 +271,6 @@ def start_git(
         most: maximum number of bytes of its output; then SIGPIPE ends it.
 
     Raises:
-        BlockingFileError: git would wait for a FIFO or a device.
         OSError: git is not installed.
 
     """
@@ -283,7 +282,6 @@ def start_dialogue(git: Git, *arguments: str | os.PathLike[str]) -> Dialogue:
     """Start a git command that answers questions.
 
     Raises:
-        BlockingFileError: git would wait for a FIFO or a device.
         OSError: git is not installed.
 
     """
@@ -295,8 +293,6 @@ def _how_to_start(
 ) -> dict[str, Any]:
     """Return the arguments of a :class:`~ralph_wrap.system.process.RunningCommand`."""
     places = _places_of(git)
-    if places is not None and (path := blocking_files.blocking_file(places)):
-        raise BlockingFileError(os.fspath(arguments[0]), path)
     git = _with_safe_common_dir(git, arguments[0])
     env = {
         **immune_environment(git, os.fspath(arguments[0])),
@@ -321,9 +317,7 @@ def _places_of(git: Git) -> blocking_files.GitPlaces | None:
         return blocking_files.places_of(git.cwd)
     common_dir = git.common_dir or git.git_dir
     objects = git.objects or common_dir / "objects"
-    return blocking_files.GitPlaces(
-        git.git_dir, common_dir, objects, git.work_tree, has_own_index=git.index_file is None
-    )
+    return blocking_files.GitPlaces(git.git_dir, common_dir, objects, git.work_tree)
 
 
 def finish_git(

@@ -45,15 +45,21 @@ def _replace(path: Path, make: Callable[[Path], object] = os.mkfifo) -> Path:
     return path
 
 
+def _use(git: Git) -> None:
+    """Have git open what most commands open."""
+    run_git(git, "status")
+    run_git(git, "log", "--all", "--patch")
+
+
 @pytest.mark.parametrize("name", OPENED_BY_ALL)
-def test_each_command_names_the_file_before_git_starts(repo: Repo, name: str) -> None:
-    """A look that starts no process finds it; with its directory unknown, too."""
+def test_a_file_that_many_commands_open_is_named(repo: Repo, name: str) -> None:
+    """A walk finds it once a command runs longer than usual; with its directory unknown, too."""
     git = Git(repo.path, git_environment(os.environ))
     known = locate_repository(git).checkout(git)
     path = _replace(repo.path / ".git" / name)
     for asked in (git, known):
         with pytest.raises(BlockingFileError) as caught:
-            list_refs(asked)
+            _use(asked)
         assert (str(path) in caught.value.message, caught.value.hint.endswith(f"rm {path}")) == (True, True)
 
 
@@ -91,7 +97,6 @@ def test_a_borrowed_object_directory_is_searched(repo: Repo, tmp_path: Path) -> 
 def test_without_the_look_git_hangs(repo: Repo, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The defence is off: git ends only by the limit."""
     _replace(repo.path / ".git" / name)
-    monkeypatch.setattr(blocking_files, "blocking_file", lambda _: None)
     monkeypatch.setattr(blocking_files, "search", lambda _: None)
     monkeypatch.setattr(command, "PATIENCE", 3.0)
     with pytest.raises(GitError, match="no end after 3 s"):
@@ -105,7 +110,6 @@ def test_a_list_has_a_short_limit(
     """If no search finds the FIFO, a list ends long before the limit of other commands, and only once."""
     repo.git("worktree", "add", "-q", repo.path.parent / "one")
     _replace(repo.path / ".git" / ("packed-refs" if listing is list_refs else "worktrees/one/HEAD"))
-    monkeypatch.setattr(blocking_files, "blocking_file", lambda _: None)
     monkeypatch.setattr(blocking_files, "search", lambda _: None)
     monkeypatch.setattr(command, "_LIST_PATIENCE", 0.5)
     begun = time.monotonic()
@@ -136,13 +140,13 @@ def test_a_worktree_with_such_rules_is_kept_and_the_file_is_named(repo: Repo, na
 
 def test_a_device_blocks_and_the_null_device_does_not(tmp_path: Path) -> None:
     """A sandbox masks files by ``/dev/null``; a terminal would wait for its user."""
-    places = blocking_files.GitPlaces(tmp_path, tmp_path, tmp_path, None, has_own_index=True)
+    places = blocking_files.GitPlaces(tmp_path, tmp_path, tmp_path, None)
     path = tmp_path / "packed-refs"
     path.symlink_to("/dev/null")
-    assert blocking_files.blocking_file(places) is blocking_files.search(places) is None
+    assert blocking_files.search(places) is None
     _replace(path, lambda path: path.symlink_to("/dev/zero"))
     assert stat.S_ISCHR(path.stat().st_mode)
-    assert blocking_files.blocking_file(places) == blocking_files.search(places) == str(path)
+    assert blocking_files.search(places) == str(path)
 
 
 def test_hooks_and_files_of_the_project_may_be_fifos(repo: Repo) -> None:

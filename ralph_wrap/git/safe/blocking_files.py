@@ -1,7 +1,7 @@
 """Find a FIFO or a device where git expects a file: git would wait in ``open(2)`` without end.
 
-Before each command, a few ``stat(2)`` look at the files that almost every command opens. While a command runs
-longer than usual, a walk looks at the others: refs, objects, registrations, and the rules in the checkout.
+While a command runs longer than usual, a walk looks at all files that git may open: configuration, refs,
+objects, registrations, and the rules in the checkout.
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ from ralph_wrap.system import files
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_OF_A_GIT_DIR = ("HEAD", "commondir", "config.worktree", "info/sparse-checkout")
-_OF_A_REPOSITORY = ("config", "packed-refs", "shallow", "info/attributes", "info/exclude")
-_OF_OBJECTS = ("info/alternates", "pack/multi-pack-index")
 _RULES = (".gitattributes", ".gitignore", ".gitmodules")  # in each directory of a checkout
 _NEVER_OPENED = frozenset({"hooks", "lfs"})  # directories
 _NAMED = frozenset({"core.attributesfile", "core.excludesfile", "mailmap.file"})  # keys that name a file
@@ -38,7 +35,6 @@ class GitPlaces(NamedTuple):
         common_dir: the directory that all worktrees share.
         objects: the object directory.
         work_tree: the checkout; ``None`` without one.
-        has_own_index: git reads the index in *git_dir*.
 
     """
 
@@ -46,7 +42,6 @@ class GitPlaces(NamedTuple):
     common_dir: Path
     objects: Path
     work_tree: Path | None
-    has_own_index: bool
 
 
 def places_of(directory: Path) -> GitPlaces | None:
@@ -54,19 +49,7 @@ def places_of(directory: Path) -> GitPlaces | None:
     for top in (directory, *directory.parents):
         if os.path.lexists(top / ".git"):
             common_dir = pointer.common_dir_by_place(top)
-            return GitPlaces(pointer.git_dir_of(top), common_dir, common_dir / "objects", top, True)
-    return None
-
-
-def blocking_file(places: GitPlaces) -> str | None:
-    """Return a FIFO or a device in the place of a file that almost every command opens."""
-    own = (*_OF_A_GIT_DIR, "index") if places.has_own_index else _OF_A_GIT_DIR
-    wanted = [(places.git_dir, own), (places.common_dir, _OF_A_REPOSITORY), (places.objects, _OF_OBJECTS)]
-    for directory, names in wanted:
-        prefix = f"{directory}/"
-        for name in names:
-            if _blocks(prefix + name):
-                return prefix + name
+            return GitPlaces(pointer.git_dir_of(top), common_dir, common_dir / "objects", top)
     return None
 
 
@@ -141,7 +124,7 @@ def _odd_below(directory: str, *, is_git_dir: bool) -> Iterator[str]:
 
 def _blocks(path: str) -> bool:
     try:
-        found = os.stat(path)  # noqa: PTH116 -- half the time of Path.stat, before each git command
+        found = os.stat(path)  # noqa: PTH116 -- half the time of Path.stat, for each file of a large repository
     except (OSError, ValueError):
         return False
     # A container or a sandbox masks a file by /dev/null, which nothing waits for.
