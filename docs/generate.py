@@ -232,8 +232,7 @@ def files() -> Iterator[str]:
     """List every file and every ref that ralph-wrap makes."""
     yield "## Below the project root\n"
     yield from _table(("path", "content"), [(_code(path), text) for path, text in FILES.items()])
-    yield "\nIf `.ralph/run` cannot be written, the records are below `$XDG_STATE_HOME/ralph-wrap/`."
-    yield "There are also your [approvals](../worktree.md#trust), and the key of `resume`."
+    yield "\n`$XDG_STATE_HOME/ralph-wrap/` holds [approvals](../worktree.md#trust) and the key of `resume`."
     yield "`git/` there has the [configuration](../worktree.md#programs-of-a-repository) that our git obeys."
     yield (
         "A user without HOME gets `/var/lib/ralph-wrap/home/<uid>`, or, with a warning,"

@@ -34,8 +34,7 @@ from ralph_wrap.git.index import GITLINK, write_tree
 from ralph_wrap.git.read_back import require_whole
 from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.git.safe.genuine import require_genuine
-from ralph_wrap.state.project import RUN, prepare_root, registries, repository_of
-from ralph_wrap.state.registry import Registry
+from ralph_wrap.state.project import own_registry, prepare_root, repository_of
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command
@@ -124,9 +123,7 @@ def apply(
             f"{branch.name} has no saved work", "to see branches with saved work: ralph-wrap review"
         )
     prepare_root(project)
-    home = Registry(project.root / RUN)
-    if next(registries(project)) != home:
-        raise RalphError(f"{home.directory} is a symlink, which is not followed", "replace it by a directory")
+    home = own_registry(project)
     try:
         checkout = _checkout(git, repository, top)
         with temporary.turn(repository, home, log, cancel):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import errno
 import os
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ from ralph_wrap.git import Git, Repository, git_environment, locate_repository, 
 from ralph_wrap.git.home import home_of, home_of_bare, make_home
 from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.registry import Registry
-from ralph_wrap.system import deferred, privileges
+from ralph_wrap.system import deferred
 from ralph_wrap.system.disk import NO_ROOM
 from ralph_wrap.system.files import is_locked
 from ralph_wrap.system.text import command
@@ -45,7 +45,6 @@ POOL = RUN / "pool"
 """Directory of warm worktrees, below the project root."""
 
 _PARTS = ("agents", "sessions", "trash")  # of a registry
-_SECOND_REGISTRY = deferred.pattern(r"[0-9a-f]{16}")
 _OUR_WORKTREE = deferred.pattern(r".+/\.ralph/worktrees/[^/]+", re.DOTALL)
 
 
@@ -211,52 +210,28 @@ def objects_of(project: Project) -> Iterator[Git]:
 def registries(project: Project) -> Iterator[Registry]:
     """Yield every registry that may have sessions of this project, the normal one first.
 
-    There is at least one. A second registry that we cannot read is left out. It may belong to root: a process
-    that has become the owner of the project cannot read it any more.
+    If one of our directories is a symlink, there is no normal one: it may lead out of the project.
     """
-    inside = not linked_directory(project)
-    if inside:
+    if not linked_directory(project):
         yield Registry(project.root / RUN)
     yield from _registry_of_clones(project)
-    away = _away(project)
-    if not inside or _may_be_seen(away.directory):
-        yield away
 
 
-def _away(project: Project) -> Registry:
-    """Return the registry outside the project, for a project that cannot hold one."""
-    key = hashlib.sha256(os.fsencode(project.root)).hexdigest()[:16]
-    return Registry(privileges.state_home(project.environ) / key)
+def own_registry(project: Project) -> Registry:
+    """Return the normal registry of a project.
 
+    Raises:
+        RalphError: one of our directories is a symlink.
 
-def _may_be_seen(path: Path) -> bool:
-    try:
-        path.stat()
-    except PermissionError:
-        return False
-    except OSError:
-        return True
-    return os.access(path, os.X_OK)
+    """
+    if link := linked_directory(project):
+        raise RalphError(f"{link} is a symlink, which is not followed", "replace it by a directory")
+    return Registry(project.root / RUN)
 
 
 def has_ownerless(project: Project) -> bool:
     """Tell within a few milliseconds whether there may be sessions with a dead owner."""
-    if not linked_directory(project) and Registry(project.root / RUN).has_ownerless():
-        return True
-    if any(registry.has_ownerless() for registry in _registry_of_clones(project)):
-        return True
-    return _has_second_registries(project) and _away(project).has_ownerless()
-
-
-def _has_second_registries(project: Project) -> bool:
-    """Return whether there may be a registry outside a project; its name, a hash, takes long to compute."""
-    try:
-        with os.scandir(privileges.state_home(project.environ)) as entries:
-            return any(_SECOND_REGISTRY.fullmatch(entry.name) for entry in entries)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
+    return any(registry.has_ownerless() for registry in registries(project))
 
 
 def has_clones(project: Project) -> bool:
@@ -311,35 +286,49 @@ def register_session(
         claim: registers the session in a registry.
 
     Returns:
-        The claim, and the reason if it is outside the project: then the session cannot have a worktree.
+        The claim, and the reason if it is among the clones: then the session cannot have a worktree.
 
     Raises:
         NoIdLeftError: no id is free.
         RalphError: no registry works, or one of our directories is a symlink.
 
     """
-    if link := linked_directory(project):
-        # No fallback: an agent that makes the symlink would take the isolation of the next session away.
-        raise RalphError(f"{link} is a symlink, which is not followed", "replace it by a directory")
+    # No way round a symlink: an agent that makes one must not take the isolation of the next session.
+    own = own_registry(project)
     prepare_root(project)
-    problem: IsolationError | None = None
-    for registry in registries(project):
+    failure: OSError | None = None
+    for registry in (own, *_registry_of_clones(project)):
         try:
             registry.prepare()
-            return claim(registry), problem
+            return claim(registry), unusable_registry(own, failure) if failure else None
         except OSError as error:
             if error.errno in NO_ROOM:  # no worktree fits there either, and the user can make room
                 raise RalphError(
                     f"no records can be written in {registry.directory}: {error.strerror}",
                     f"make room, then type the command again: {command('df', '-h', project.root)}",
                 ) from error
-            problem = problem or IsolationError(
-                f"{registry.directory} cannot be used: {error.strerror}",
-                f"it must be a directory that user id {os.geteuid()} can write",
-            )
-    raise RalphError(
-        "no directory for the session's records can be written", "set XDG_STATE_HOME to a writable directory"
-    )
+            failure = failure or error
+    assert failure is not None
+    problem = unusable_registry(own, failure)
+    raise RalphError(problem.message, problem.hint)
+
+
+def unusable_registry(registry: Registry, error: OSError) -> IsolationError:
+    """Return the error for a registry that cannot be written, with the command that mends it."""
+    run, own = registry.directory, registry.directory.parent
+    in_the_way = [path for path in (own, run) if os.path.lexists(path) and not path.is_dir()]
+    user = f"{os.geteuid()}:{os.getegid()}"
+    if error.errno == errno.EROFS:
+        hint = "mount the project writable; or at least .ralph/clones, and add --isolation clone"
+    elif in_the_way:
+        hint = command("mv", in_the_way[0], f"{in_the_way[0]}.aside")
+    elif (existing := own if own.is_dir() else own.parent).stat().st_uid == os.geteuid():
+        hint = command("chmod", *(("-R",) if existing == own else ()), "u+rwX", existing)
+    elif existing == own:
+        hint = command("sudo", "chown", "-R", user, own)
+    else:
+        hint = command("sudo", "install", "-d", "-o", str(os.geteuid()), "-g", str(os.getegid()), own)
+    return IsolationError(f"{run} cannot be used: {error.strerror}", hint)
 
 
 def linked_directory(project: Project) -> Path | None:

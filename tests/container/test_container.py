@@ -179,10 +179,10 @@ def test_fallback(start_box: StartBox, tmp_path: Path, make: Callable[[Path], No
     assert files(project) == before
 
 
-def test_fallback_on_a_read_only_mount(start_box: StartBox, repo: Repo) -> None:
-    """In a project that is mounted read-only the agent runs all the same, after one warning with a hint."""
+def test_a_read_only_mount_is_an_error(start_box: StartBox, repo: Repo) -> None:
+    """A session has no place for its record; the message says what to mount."""
     ended = start_box(repo.path, mode="ro").run(*session("pwd -P"))
-    assert_fell_back(ended, "Read-only")
+    assert (ended.status, "mount the project writable" in ended.stderr) == (125, True), ended.stderr
 
 
 def test_fallback_without_git(start_box: StartBox, repo: Repo) -> None:

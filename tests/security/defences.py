@@ -35,22 +35,11 @@ repository._no_repository = lambda git, _: NotARepositoryError(str(git.cwd))
 """
 """A repository that git does not trust counts as none."""
 
-SYMLINK_FALLS_BACK = """
-from ralph_wrap.errors import IsolationError
-from ralph_wrap.session import session
+FOLLOWS_SYMLINKS = """
 from ralph_wrap.state import project
-register = session.register_session
-
-def register_session(found, claim):
-    if project.linked_directory(found) is None:
-        return register(found, claim)
-    away = project._away(found)
-    away.prepare()
-    return claim(away), IsolationError("a directory of ours is a symlink", "")
-
-session.register_session = register_session
+project.linked_directory = lambda _: None
 """
-"""A directory of ours that is a symlink is a reason to work in the plain directory."""
+"""A directory of ours that is a symlink is followed."""
 
 NO_LIMIT = """
 import contextlib, fcntl, os

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ralph_wrap.state.project import unusable_registry
+from ralph_wrap.state.registry import Registry
+from tests.session.test_unreadable_files import NOT_EVEN_ROOT
 from tests.support.git_shim import old_git, path_without_git
 from tests.support.mounts import mounted, read_only
 from tests.support.needs import needs_mounts
@@ -93,18 +97,68 @@ def test_a_branch_named_ralph(repo: Repo, script: Callable[[str], str]) -> None:
 
 
 @needs_mounts
-@pytest.mark.parametrize("part", [".git", "."])
-def test_read_only(repo: Repo, script: Callable[[str], str], part: str, tmp_path: Path) -> None:
-    """A read-only .git or project: a message says so, and nothing is half-made."""
+def test_a_read_only_repository(repo: Repo, script: Callable[[str], str]) -> None:
+    """A message says so, and nothing is half-made."""
     repo.write(".gitignore", ".ralph/worktrees/\n")
     repo.commit("ignored already")
-    state = tmp_path / "home" / "state" / "ralph-wrap"
-    with read_only(repo.path / part):
+    with read_only(repo.path / ".git"):
         result = run(repo.path, "-n", "1", "--", script("pwd"))
     warning = _fell_back(result, repo.path)
     assert "read-only" in warning["message"].lower() + warning["hint"]
-    assert bool([*state.glob("*/agents")]) == (part == ".")
     _no_trace(repo)
+
+
+@needs_mounts
+@pytest.mark.parametrize("isolation", ["prefer", "off"])
+def test_a_read_only_project_is_an_error(repo: Repo, script: Callable[[str], str], isolation: str) -> None:
+    """A session has no place for its record; the message says what to mount."""
+    with read_only(repo.path):
+        result = run(repo.path, "-n", "1", "--isolation", isolation, "--", script("pwd"))
+    (printed,) = result.warnings
+    assert (result.status, result.stdout) == (125, b"")
+    assert printed["message"] == f"{repo.path}/.ralph/run cannot be used: Read-only file system"
+    assert printed["hint"].startswith("mount the project writable")
+
+
+def _file(own: Path) -> None:
+    own.write_text("in the way\n")
+
+
+def _closed(own: Path) -> None:
+    own.mkdir()
+    own.chmod(0o555)
+
+
+@pytest.mark.parametrize("make", [_file, _closed])
+def test_the_hint_for_a_directory_that_cannot_be_used_works_as_typed(
+    repo: Repo, make: Callable[[Path], None]
+) -> None:
+    """A file is moved aside, and modes are set."""
+    make(repo.path / ".ralph")
+    under = NOT_EVEN_ROOT if os.geteuid() == 0 else ()
+    refused = run(repo.path, "-n", "1", "--", "true", under=under)
+    (printed,) = refused.warnings
+    assert (refused.status, printed["message"].partition(": ")[0]) == (
+        125,
+        f"{repo.path}/.ralph/run cannot be used",
+    )
+    subprocess.run(("sh", "-ec", printed["hint"]), check=True)
+    assert run(repo.path, "-n", "1", "--", "true", under=under).status == 0
+
+
+def test_a_directory_of_another_user_is_given_to_us(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command names directory and user; the project is not given away with it."""
+    own = repo.path / ".ralph"
+    registry, error = Registry(own / "run"), PermissionError(errno.EACCES, "Permission denied")
+    uid = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    made = unusable_registry(registry, error).hint
+    own.mkdir()
+    given = unusable_registry(registry, error).hint
+    assert (made, given) == (
+        f"sudo install -d -o {uid} -g {os.getegid()} {own}",
+        f"sudo chown -R {uid}:{os.getegid()} {own}",
+    )
 
 
 @needs_mounts

@@ -28,7 +28,7 @@ from ralph_wrap.git import (
 from ralph_wrap.git.quarantine import SUBMODULES, owners
 from ralph_wrap.git.safe.filters import missing_filters, require_same_files
 from ralph_wrap.session.unknown_worktrees import unknown_worktrees
-from ralph_wrap.state.project import WORKTREES, registries
+from ralph_wrap.state.project import WORKTREES, linked_directory
 from ralph_wrap.system import privileges
 from ralph_wrap.system.log import lines_of
 from ralph_wrap.worktree.ignore import RULE
@@ -156,8 +156,7 @@ def state(project: Project) -> DoctorCheck:
     name, why = ".ralph", "sessions register there, and have their worktrees there"
     paths = [project.root / part for part in (*_STATE, WORKTREES)]
     existing = [path for path in paths if os.path.lexists(path)]
-    if next(iter(registries(project))).directory != project.root / _STATE[1]:
-        link = next(path for path in existing if path.is_symlink())
+    if link := linked_directory(project):
         return failed(name, f"{link} is a symlink, which is not followed", why, "replace it by a directory")
     for path in existing or [existing_parent(project.root)]:
         if path.is_symlink() or not path.is_dir():

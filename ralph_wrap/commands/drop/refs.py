@@ -14,7 +14,7 @@ from ralph_wrap.git import list_refs
 from ralph_wrap.git.read_back import other_tips, require_whole
 from ralph_wrap.git.transaction import RefChange, change_refs, ref_times
 from ralph_wrap.state.ids import agent_id_of, is_agent_id
-from ralph_wrap.state.project import registries, repository_of
+from ralph_wrap.state.project import own_registry, repository_of
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.text import command
@@ -202,12 +202,13 @@ def expire(project: Project, keep: float, now: float) -> list[str]:
     """
     repository_of(project)
     git = project.git
+    home = own_registry(project)
     refs = list_refs(git, _DROPPED, _DROPPED_ELSEWHERE)
     if not keep or not refs:
         return []
     times = ref_times(git, refs)
     due = {ref: tip for ref, tip in refs.items() if now - times.get(ref, now) > keep}
-    old = _due_for_long(next(registries(project)), due, min(keep, _SECOND_LOOK), now)
+    old = _due_for_long(home, due, min(keep, _SECOND_LOOK), now)
     if not old:
         return []
     sessions = branches.recorded(project)

@@ -12,7 +12,7 @@ from ralph_wrap.git.merge import is_ancestor
 from ralph_wrap.git.remote import list_remotes
 from ralph_wrap.git.transaction import RefChange, change_refs
 from ralph_wrap.state import inventory, remote_claim
-from ralph_wrap.state.project import prepare_root, registries
+from ralph_wrap.state.project import own_registry, prepare_root
 from ralph_wrap.state.record import FETCHED_FROM, FETCHED_REPORT, FETCHED_START, SessionRecord, read_record
 from ralph_wrap.state.report import SessionReport
 from ralph_wrap.state.wording import ELSEWHERE
@@ -79,7 +79,7 @@ class SessionImport:
         self._remote_snapshots = _snapshots_by_id(self._refs.remote)
         self._local_snapshots = _snapshots_by_id(list_refs(self._git, _SNAPSHOTS))
         prepare_root(project)
-        self._home = next(registries(project))
+        self._home = own_registry(project)
         self._home.prepare()
         self._ids: set[str] | None = None
 

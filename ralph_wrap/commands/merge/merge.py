@@ -25,7 +25,7 @@ from ralph_wrap.session.preflight import committer
 from ralph_wrap.state import check_results
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.state.project import RUN, prepare_root, registries, repository_of
+from ralph_wrap.state.project import RUN, own_registry, prepare_root, repository_of
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import Commands, lines_of
@@ -148,7 +148,7 @@ def land(
     prepare_root(project)
     # Without an identity git merges by fast-forward alone. Saved work has the same committer then.
     project = project._replace(git=project.git._replace(env={**project.git.env, **committer(project)}))
-    home = _home(project)
+    home = own_registry(project)
     with contextlib.ExitStack() as stack:
         stack.enter_context(temporary.turn(repository, home, log, cancel))
         tip = _first_tip(project, home, target, log)
@@ -188,15 +188,6 @@ def _first_tip(project: Project, home: Registry, target: LandingTarget, log: Log
         return _tip(project.git, target)
     except OSError as error:
         raise RalphError(f"{home.directory} cannot be used: {error}; nothing has moved") from error
-
-
-def _home(project: Project) -> Registry:
-    home = next(registries(project))
-    if home.directory != project.root / RUN:
-        raise RalphError(
-            f"{project.root / RUN} is a symlink, which is not followed", "replace it by a directory"
-        )
-    return home
 
 
 def _tip(git: Git, target: LandingTarget) -> str:

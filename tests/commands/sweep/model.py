@@ -75,7 +75,7 @@ class Sessions(RuleBasedStateMachine):
         self.attic = self.top / "attic"
         self.environ = dict(os.environ)
         self.project = project.find_project(self.repo.path, self.environ)
-        (self.home, _) = project.registries(self.project)
+        self.home = project.own_registry(self.project)
         self.sessions: list[KillableSession] = []
         self.owners: list[Popen[bytes]] = []
         self.numbers = itertools.count(1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap.state import project
 from tests.support.directory_listing import listing
 from tests.support.processes import end_all
 from tests.support.sessions import PROGRAM, Session, command, run
@@ -225,24 +223,6 @@ def test_a_live_session_says_what_it_does(
     """Before its agent runs, and after that."""
     yard(repo.path).live("a3f2", "5m", state=phase)
     assert f"  {word}  " in command("ps", cwd=repo.path).stdout.decode()
-
-
-def test_ps_knows_the_place_for_projects_that_cannot_be_written(repo: Repo) -> None:
-    """Sessions that had to register in the user's own directory belong to the project all the same."""
-    found_project = project.find_project(repo.path, os.environ)
-    sessions = Yard([*project.registries(found_project)][1])
-    sessions.home.prepare()
-    sessions.left("a3f2", "2d", DEAD)
-    result = command("ps", cwd=repo.path / ".git" / "..")
-    assert result.stdout.decode().splitlines()[1].split() == [
-        "-",
-        "a3f2",
-        "crashed",
-        "claude",
-        "0",
-        "2d",
-        *"---",
-    ]
 
 
 def test_a_record_that_was_only_not_moved_is_finished(repo: Repo, yard: Callable[[Path], Yard]) -> None:
