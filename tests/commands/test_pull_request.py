@@ -34,10 +34,16 @@ ADDRESS = f"http://{HOST}/o/r/pull/1"
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
+def hub(server: GitHub) -> GitHub:
     """Return a GitHub that gh and git talk to; without gh the test is skipped, unless it has to be there."""
     if not shutil.which("gh"):
         skip_or_fail("gh is not installed: apt-get install gh", "REQUIRE_GH")
+    return server
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
+    """Return a GitHub that git talks to."""
     for name in list(os.environ):
         if name.startswith(("GH_", "GITHUB_")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
@@ -296,6 +302,39 @@ def test_without_gh_nothing_is_done(repo: Repo, log: Log, tmp_path: Path) -> Non
     assert error.value.message == "gh, GitHub's command line, is not installed"
 
 
+def test_without_gh_the_page_is_named_on_which_to_open_it(repo: Repo, server: GitHub, tmp_path: Path) -> None:
+    """The branch is pushed, and a person has to do the rest."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "git").symlink_to(str(shutil.which("git")))
+    made = on_github(server, "o/r")
+    repo.git("remote", "add", "origin", f"http://{HOST}/o/r.git")
+    grow(repo, "ralph/a3f2", "main", {"a": "a\n"}, message="Add a")
+    env = {"RALPH_TRUST": "1", "PATH": os.fspath(tmp_path / "bin")}
+    ended = command("review", "--pr", "a3f2", cwd=repo.path, env=env)
+    page = f"http://{HOST}/o/r/compare/main...ralph/a3f2?expand=1"
+    assert (ended.status, ended.stdout.decode()) == (0, f"{page}\n"), ended.stderr
+    assert "gh is not installed: the pull request is still to be opened" in ended.stderr
+    assert (pushed(made), server.asked) == ({"ralph/a3f2": "Add a"}, [])
+
+
+@pytest.mark.parametrize(
+    ("address", "page"),
+    [
+        ("https://github.com/o/r.git", "https://github.com/o/r"),
+        ("https://user:secret@github.com/o/r", "https://github.com/o/r"),
+        ("git@github.com:o/r.name.git", "https://github.com/o/r.name"),
+        ("ssh://git@github.com:22/o/r.git/", "https://github.com/o/r"),
+        ("https://git.example/o/r.git", None),
+        ("https://github.com.example/o/r.git", None),
+        ("/srv/github.com/o/r.git", None),
+    ],
+)
+def test_the_page_of_an_address(address: str, page: str | None) -> None:
+    """Without the user and the secret in it; only GitHub is known to have such a page."""
+    found = github.page_to_open(address, "main", "ralph/a b", {})
+    assert found == (page and f"{page}/compare/main...ralph/a%20b?expand=1")
+
+
 def test_a_gh_that_hangs_is_ended(
     repo: Repo, log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,6 +402,7 @@ def test_the_answer_is_the_address(repo: Repo, origin: Repo, hub: GitHub) -> Non
                 "url": ADDRESS,
                 "remote": "origin",
                 "created": False,
+                "to_open": False,
             },
         },
     )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.git import decode, environment_with_config
@@ -18,6 +21,11 @@ if TYPE_CHECKING:
     from ralph_wrap.system.process import CompletedCommand
 
 _PATIENCE = 120.0  # seconds for each answer
+_HOST = "github.com"
+_ADDRESS = re.compile(  # git-push(1), *GIT URLS*
+    r"(?:(?P<scheme>https?)://|ssh://|git://)?(?:[^@/]*@)?(?P<host>[^@/:]+)(?::[0-9]+(?=/))?[:/]/?"
+    r"(?P<owner>[A-Za-z0-9_-]+)/(?P<name>[A-Za-z0-9._-]+?)(?:\.git)?/?"
+)
 _TERMINAL_ONLY = {"GH_FORCE_TTY", "CLICOLOR_FORCE"}  # gh-environment(7): they add colours to the JSON
 
 
@@ -33,6 +41,28 @@ class PullRequest(NamedTuple):
 
     url: str
     head_owner: str
+
+
+def is_installed(environ: Mapping[str, str]) -> bool:
+    """Return whether gh is on the PATH."""
+    return shutil.which("gh", path=environ.get("PATH", os.defpath)) is not None
+
+
+def page_to_open(address: str, base: str, branch: str, environ: Mapping[str, str]) -> str | None:
+    """Return the address of the page on which a person opens a pull request; ``None`` outside of GitHub.
+
+    Arguments:
+        address: of the remote with the branch.
+        base: the branch that it is for.
+        branch: short name of the branch.
+        environ: it may name another host, in ``GH_HOST`` (gh-environment(7)).
+
+    """
+    found = _ADDRESS.fullmatch(address)
+    if found is None or found["host"] not in {_HOST, environ.get("GH_HOST")}:
+        return None
+    repository = f"{found['scheme'] or 'https'}://{found['host']}/{found['owner']}/{found['name']}"
+    return f"{repository}/compare/{quote(base)}...{quote(branch)}?expand=1"
 
 
 def repository(directory: Path, environ: Mapping[str, str]) -> GitHubRepository:

@@ -50,9 +50,10 @@ class OpenedPullRequest(NamedTuple):
         id: agent id, ``None`` if the branch name has none.
         branch: short name.
         base: the branch that it is for.
-        url: its address.
+        url: its address; without gh, that of the page on which it is to be opened.
         remote: the remote to which the branch was pushed.
         created: it is new.
+        to_open: gh is not installed, so nothing was opened.
 
     """
 
@@ -62,6 +63,7 @@ class OpenedPullRequest(NamedTuple):
     url: str
     remote: str
     created: bool
+    to_open: bool = False
 
 
 def open_pull_request(
@@ -69,12 +71,14 @@ def open_pull_request(
 ) -> OpenedPullRequest:
     """Push a branch and open a pull request for it, or return the one that is already open.
 
+    Without gh, a person has to open it.
+
     Arguments:
         name: id or name of the branch.
         approve: called with remote and address before anything is sent there; an error ends the attempt.
 
     Raises:
-        UsageError: gh is not installed, or several remotes are possible.
+        UsageError: gh is not installed, and the remote is not on GitHub; or several remotes are possible.
         UntrustedError: the configuration of the repository redirects the push.
         NotFoundError: the branch does not exist, or there is no main branch.
         ConflictError: its session is not finished, it has no unmerged commits, or the remote's branch has
@@ -101,12 +105,23 @@ def open_pull_request(
         commits = commits_without(objects, [branch.tip], main.tip)[::-1]
     require_whole(git, [branch.tip], [main.tip])
     _warn_of_others(git, branch, main, f"{remote}/{base}", len(commits), log)
+    page = None
+    if not github.is_installed(environ):
+        page = github.page_to_open(addresses[0], base, branch.name, environ)
     try:
-        log.progress("gh: looking for the repository")
-        home = github.repository(project.checkout, environ)
+        if page is None:
+            log.progress("gh: looking for the repository")
+            home = github.repository(project.checkout, environ)
         log.progress(f"push: {branch.name} to {remote}")
         _push(git, remote, branch)
         log.event("branch.pushed", f"pushed {branch.name} to {remote}", branch=branch.name, commit=branch.tip)
+        if page is not None:
+            log.warning(
+                "pull_request.to_open",
+                "gh is not installed: the pull request is still to be opened, on the page of this address",
+                "install it: https://cli.github.com",
+            )
+            return OpenedPullRequest(branch.id, branch.name, base, page, remote, created=False, to_open=True)
         log.progress(f"gh: pull request in {home.url}")
         owner = _owner(addresses[0]) or home.owner.lower()
         pulls = github.open_pulls(project.checkout, environ, home, branch.name, base)

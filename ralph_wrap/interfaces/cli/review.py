@@ -62,7 +62,7 @@ def review(
         typer.Option(
             "--pr",
             metavar="ID",
-            help="Push this branch and open a pull request with gh.",
+            help="Push this branch and open a pull request with gh; without gh, print its page.",
             autocompletion=completion.branches,
             rich_help_panel="Output",
         ),
@@ -120,7 +120,7 @@ def _show_pull_request(opened: OpenedPullRequest, *, json: bool) -> None:
         answer("review", opened._asdict())
         return
     typer.echo(one_line(opened.url))
-    if not opened.created:
+    if not opened.created and not opened.to_open:
         remark("the pull request was open already")
 
 
