@@ -45,21 +45,14 @@ class SessionClaim:
     def update(self, **changes: Any) -> None:
         """Write changed fields durably: a sweep after a power failure relies on them.
 
-        State and iteration change in the place of the old ones (:func:`ralph_wrap.system.files.overwrite`). A
-        mixture of two states is no state, and no reader takes it for *starting*.
-
         Raises:
-            OSError: the record cannot be written. It has the old fields, or the new state and iteration.
+            OSError: the record cannot be written.
                 ESTALE: our lock is not in its place, so the record there may be another session's.
 
         """
         self._require_lock()
         changed = self.record._replace(**changes)
-        before, after = self.record.to_json(), changed.to_json()
-        others = changed._replace(state=self.record.state, iteration=self.record.iteration)
-        in_place = others == self.record and len(before) == len(after)
-        if not (in_place and files.overwrite(self._path, before, after)):
-            files.replace(self._path, after)
+        files.replace(self._path, changed.to_json())
         self.record = changed
 
     def _require_lock(self) -> None:

@@ -22,7 +22,6 @@ FETCHED_REPORT, FETCHED_START = "fetched_report", "fetched_start"
 """Its fields with what the other files of a session here have; three files would take thrice the time."""
 
 _FORMAT = DocumentFormat(version=1, indent=1)
-_LONGEST_STATE = len("starting")
 
 
 class SessionRecord(NamedTuple):
@@ -32,8 +31,7 @@ class SessionRecord(NamedTuple):
         branch: the branch of its worktree; ``None`` if it works in the plain project root.
         base: the commit that the branch starts from.
         workspace: the worktree, or the plain project root.
-        state: ``starting`` (it has no worktree yet), ``running``, ``ending`` or ``finished``. In the file
-            blanks follow a shorter word, so that another one can be written in its place.
+        state: ``starting`` (it has no worktree yet), ``running``, ``ending`` or ``finished``.
         keep_worktree: the worktree stays at the end of the session.
         on_dirty: uncommitted work at the end: ``wip`` saves it and removes the worktree, ``keep`` keeps both.
         drop_empty: at the end, a branch without commits and saved work is deleted.
@@ -101,7 +99,7 @@ class SessionRecord(NamedTuple):
 
     def to_json(self) -> bytes:
         """Return the record in its format on disk."""
-        known = {**self._asdict(), "state": self.state.ljust(_LONGEST_STATE)}
+        known = self._asdict()
         extra = known.pop("extra")
         # With an indent, json encodes in Python, and a fetch brings a thousand records.
         written = _FORMAT._replace(indent=None) if FETCHED_FROM in extra else _FORMAT
@@ -182,7 +180,7 @@ def _checked(loaded: dict[str, Any], name: str) -> SessionRecord:
     if record.id != name or not record.session.endswith(f"-{name}"):
         raise ValueError("an id that is not its own")
     ids.started(record.session)  # raises ValueError for a day or an hour that does not exist
-    return record._replace(state=record.state.rstrip(" ")) if record.state.endswith(" ") else record
+    return record
 
 
 _OPTIONAL = (str, type(None))
