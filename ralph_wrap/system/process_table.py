@@ -193,15 +193,6 @@ def rename(name: str) -> None:
         (PROC / "self" / "comm").write_text(name)
 
 
-def title_addresses() -> list[int]:
-    """Return where this process's command line and environment begin and end in its memory; 0 if unknown."""
-    try:
-        # Not by our pid: if /proc shows another pid namespace, that is another process.
-        return [int(field) for field in _stat("self")[45:49]] or [0] * 4  # proc(5): stat, 48 to 51
-    except OSError:
-        return [0] * 4
-
-
 def paths_in(pid: int, directory: Path, *, open_files: bool = True) -> list[str]:
     """Return what a process uses in a directory: its working directory, and files open for writing.
 

@@ -57,7 +57,7 @@ _WARMING = (
 )  # change nothing, and load what others load
 _LARGEST = 1 << 18  # bytes of a request
 _WIDTH = 41  # bytes of a line of FILE.states
-_write, _fsync, _fdatasync = os.write, os.fsync, os.fdatasync
+_write, _fsync = os.write, os.fsync
 
 
 class Points:
@@ -67,7 +67,6 @@ class Points:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self._fault = fault
         self._number = number
-        self._is_over = False
         self._numbers = itertools.count(1)
         self._path, self._directory = path, os.path.dirname(path)  # noqa: PTH120
         states = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -77,7 +76,7 @@ class Points:
 
     def reach(self, name: str, *, can_fail: bool) -> None:
         """Be at a point."""
-        if self.of_git or self._is_over or (self.fails and not can_fail):
+        if self.of_git or (self.fails and not can_fail):
             return
         if not self._is_chosen(name):
             return
@@ -86,10 +85,6 @@ class Points:
         if self.fails:
             number = getattr(errno, self._fault)
             raise OSError(number, os.strerror(number), name)
-
-    def end(self) -> None:
-        """Count no more: this is a deletion in the background, which a kill may interrupt anywhere."""
-        self._is_over = True
 
     def start_git(self, words: str) -> dict[str, str]:
         """Be at a start of git, and return what is added to its environment."""
@@ -154,33 +149,24 @@ def inject(points: Points) -> None:
         points.reach("fsync", can_fail=True)
         _fsync(descriptor)
 
-    def syncing_data(descriptor: int) -> None:
-        points.reach("fdatasync", can_fail=True)
-        _fdatasync(descriptor)
-
     Log._log = telling  # type: ignore[method-assign]  # noqa: SLF001
     process.RunningCommand.wait = waiting  # type: ignore[method-assign]
     process.RunningCommand.__init__ = starting  # type: ignore[method-assign]
     if points.fails:
         os.write = writing
         os.fsync = syncing  # type: ignore[assignment]
-        os.fdatasync = syncing_data  # type: ignore[assignment]
     _inject_into_deletions(points)
     sys.addaudithook(points.audit)
 
 
 def _inject_into_deletions(points: Points) -> None:
-    fork, delete = deletion.start, deletion._delete_and_exit  # noqa: SLF001
+    start = deletion.start
 
-    def forking(*arguments: Any) -> None:
+    def starting(*arguments: Any) -> None:
         points.reach("start a deletion", can_fail=True)
-        fork(*arguments)
+        start(*arguments)
 
-    def deleting(*arguments: Any) -> None:
-        points.end()
-        delete(*arguments)
-
-    deletion.start, deletion._delete_and_exit = forking, deleting  # type: ignore[assignment]  # noqa: SLF001
+    deletion.start = starting  # type: ignore[assignment]
 
 
 def _entries(directory: str, *, apart: str) -> list[object]:

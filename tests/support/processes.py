@@ -9,7 +9,6 @@ from pathlib import Path
 
 from ralph_wrap.system import delete_tree
 from ralph_wrap.system.process import ENDING
-from ralph_wrap.worktree.trash import deletion
 
 STUBBORN = os.fspath(Path(__file__).with_name("stubborn_agent.py"))
 """See there; run by this Python."""
@@ -47,9 +46,6 @@ def _content(pid: str, name: str) -> bytes:
         os.close(descriptor)
 
 
-_DELETIONS = (f" {delete_tree.__file__} ", deletion.TITLE.decode())
-
-
 def left(home: Path) -> dict[int, str]:
     """Return what runs once a session has ended; the deletion of its worktree may go on."""
     return {pid: command for pid, command in running(home).items() if not _is_deletion(command)}
@@ -61,7 +57,7 @@ def is_deleting(home: Path) -> bool:
 
 
 def _is_deletion(command: str) -> bool:
-    return any(words in command for words in _DELETIONS)
+    return f" {delete_tree.__file__} " in command
 
 
 def end_all(home: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import resource
@@ -124,13 +123,3 @@ def test_another_thread_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert ended.stdout.split() == ["False", "True"]
     monkeypatch.setattr(process_table, "PROC", tmp_path)
     assert process_table.has_other_threads()
-
-
-def test_the_addresses_are_those_of_this_process_in_any_pid_namespace(
-    tree: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a mount of its own, ``/proc`` has another process under our pid."""
-    words = os.fsencode("\0".join(sys.orig_argv)) + b"\0"
-    monkeypatch.setattr(os, "getpid", lambda: tree)
-    begin, end, *_ = process_table.title_addresses()
-    assert ctypes.string_at(begin, end - begin) == words

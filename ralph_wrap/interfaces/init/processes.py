@@ -42,9 +42,8 @@ _WRAPPER = re.compile(
     rb"|(?:[^\0]*/)?ralph-wrap)\0(?:run|spawn|resume|batch|fleet\0(?:work|run))\0"
 )
 
-# The program ``delete_tree``, which deletes a worktree that is saved and removed, or a fork that does so
-# (``worktree.trash.deletion``).
-_DELETION = re.compile(rb"[^\0]+\0-I\0-S\0-X\0utf8\0[^\0]*/delete_tree\.py\0|ralph-wrap: delete tree\0")
+# The program that deletes a worktree which is saved and removed (``worktree.trash.deletion``).
+_DELETION = re.compile(rb"[^\0]+\0-I\0-S\0-X\0utf8\0[^\0]*/delete_tree\.py\0")
 
 
 class ProcessInfo(NamedTuple):
