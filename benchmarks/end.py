@@ -26,12 +26,12 @@ LARGE = 100_000
 SMALL = 2_000
 
 _CLAIMS = {
-    "end, no change": (SMALL, ":", 'git worktree remove "$1"', 1.0),
+    "end, no change": (SMALL, ":", 'git worktree remove "$1"', 1.5),
     "end, 200 files changed or new": (
         SMALL,
         EDIT,
         '(cd "$1" && git add -A && git commit -q -m work)\ngit worktree remove "$1"',
-        1.5,
+        1.75,
     ),
     "end of a large tree, no change": (LARGE, ":", 'git worktree remove --force "$1"', 0.1),
 }

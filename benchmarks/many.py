@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scenarios import Repository, Verdict
 
 FILES = 2_000
-CLAIMS = {"in turn": (32, ";", 1.0), "at once": (16, "&", 2.0)}
+CLAIMS = {"in turn": (32, ";", 1.5), "at once": (16, "&", 3.0)}
 """How bare git makes its worktrees: how many, what follows each command, and the highest ratio."""
 
 

@@ -89,16 +89,6 @@ def scratch(parent: Path) -> Iterator[Path]:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-@contextlib.contextmanager
-def busy_loops(number: int) -> Iterator[None]:
-    """Let processes use the processors meanwhile, as agents do."""
-    with contextlib.ExitStack() as stack:
-        for _ in range(number):
-            process = stack.enter_context(subprocess.Popen(("sh", "-c", "while :; do :; done")))
-            stack.callback(process.kill)
-        yield
-
-
 @dataclass(frozen=True)
 class Repository:
     """A repository with one commit, and the sealed environment in which everything here runs."""
@@ -183,14 +173,6 @@ class Waiting:
     def pid(self) -> int:
         """Of the process."""
         return self._process.pid
-
-    def terminate(self) -> None:
-        """Send TERM."""
-        self._process.terminate()
-
-    def wait(self) -> None:
-        """Wait for the end, whatever its status."""
-        self._process.communicate(timeout=_PATIENCE)
 
     def wait_until_ready(self) -> str:
         """Wait for the line "ready" and return what was printed before it."""

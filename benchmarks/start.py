@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 
     from scenarios import Repository, Verdict
 
-LIMITS = {2_000: 1.5, 20_000: 0.8, 100_000: 0.6}
+LIMITS = {2_000: 2.6, 20_000: 1.0, 100_000: 1.0}
 """Highest ratio by number of files."""
-
-BUSY_LIMIT = 1.8
-"""The same for 2,000 files, while busy loops use the processors."""
 
 _NEAR = 1.05  # of git's own parallel checkout, where that alone misses the limit
 
@@ -39,14 +36,11 @@ _SCRIPTS = {
 REPEATS = {2_000: 15, 20_000: 9, 100_000: 5}
 
 
-def measure(
-    directory: Path, files: int | None, repeat: int | None, *, busy: bool = False
-) -> Iterator[Verdict]:
+def measure(directory: Path, files: int | None, repeat: int | None) -> Iterator[Verdict]:
     """Measure the claim for each of its sizes, or for one of them."""
     for size in LIMITS if files is None else (files,):
         kind = max((known for known in LIMITS if known <= size), default=min(LIMITS))
-        limit = BUSY_LIMIT if busy and kind == min(LIMITS) else LIMITS[kind]
-        yield _measure(directory / str(size), size, repeat or REPEATS.get(size, 5), limit)
+        yield _measure(directory / str(size), size, repeat or REPEATS.get(size, 5), LIMITS[kind])
 
 
 def _measure(directory: Path, files: int, repeat: int, limit: float) -> Verdict:
