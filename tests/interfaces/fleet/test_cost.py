@@ -11,7 +11,7 @@ import pytest
 from ralph_wrap.git import Git, git_environment
 from ralph_wrap.interfaces.fleet.spec import FleetSpec, read_spec
 from tests.support.agent_script import result_line
-from tests.support.sessions import command
+from tests.support.sessions import Result, command
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
@@ -39,6 +39,12 @@ def spent(run: FleetRun) -> float:
     return len(runs.read_text().split()) * ITERATION if runs.exists() else 0.0
 
 
+def _options(run: FleetRun, started: Result) -> dict[str, str | None]:
+    """Return the options of the last session of a run with four."""
+    commit = run.refs()[f"refs/ralph/fleet/{started.stdout.decode().strip()}/spec"]
+    return read_spec(Git(run.repo.path, git_environment(os.environ)), commit)[0].options_of(3)
+
+
 @pytest.mark.parametrize(
     ("arguments", "share"),
     [
@@ -61,9 +67,18 @@ def test_each_session_gets_the_same_share(
     words = ("fleet", "run", "--count", "4", *arguments, "--", "true")
     started = command(*words, cwd=fleet_run.repo.path, env=env)
     assert started.status == 0, started.stderr
-    commit = fleet_run.refs()[f"refs/ralph/fleet/{started.stdout.decode().strip()}/spec"]
-    spec, _ = read_spec(Git(fleet_run.repo.path, git_environment(os.environ)), commit)
-    assert spec.options_of(3).get("max_cost") == share
+    assert _options(fleet_run, started).get("max_cost") == share
+
+
+def test_a_lower_limit_of_the_configuration_counts(fleet_run: FleetRun) -> None:
+    """The share is an option of each session, and options come before the file."""
+    fleet_run.repo.write(".ralph/fleet.yaml", "image: i\n")
+    fleet_run.repo.write(".ralph/config.toml", 'max_cost = "0.1"\n')
+    env = {"RALPH_TRUST": "1"} | fleet_run.kubectl()
+    words = ("fleet", "run", "--count", "4", "--fleet-max-cost", "2", "--", "true")
+    started = command(*words, cwd=fleet_run.repo.path, env=env)
+    assert started.status == 0, started.stderr
+    assert _options(fleet_run, started)["max_cost"] == "0.1"
 
 
 def test_a_session_ends_at_its_share(fleet_run: FleetRun) -> None:
