@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from described import ANSWERS, FILES, ONE_ANSWER, OTHER_ANSWERS, REFS, SESSION_STATUSES
-from typer.main import get_command
 
 from ralph_wrap import agents, errors
 from ralph_wrap.config.options import ROWS, Settings
 from ralph_wrap.config.table import ENVIRONMENT, KEY, TYPED
-from ralph_wrap.interfaces.cli.app import app
+from ralph_wrap.interfaces.cli.app import all_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -113,7 +112,7 @@ def commands() -> Iterator[str]:
     yield "Each command prints the same with `--help`."
     yield "An *ID* is an agent id, a session id, a branch, or a title."
     panels: dict[str, list[tuple[str, Any]]] = {}
-    top = get_command(app)
+    top = all_loaded()
     for name, found in _commands(top):
         panel = getattr(top.commands[name.split()[0]], "rich_help_panel", None)  # type: ignore[attr-defined]
         panels.setdefault(str(panel), []).append((name, found))
@@ -208,7 +207,7 @@ def json_fields() -> Iterator[str]:
     yield "Ignore fields that you do not know. `null` means unknown, or not applicable."
     listed = {*ANSWERS, *OTHER_ANSWERS}
     with_json = {
-        name for name, found in _commands(get_command(app)) if any(p.name == "json" for p in found.params)
+        name for name, found in _commands(all_loaded()) if any(p.name == "json" for p in found.params)
     }
     if missing := with_json - listed:
         raise SystemExit(

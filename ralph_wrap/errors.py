@@ -35,11 +35,8 @@ from __future__ import annotations
 import errno
 import os
 import shlex
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 # What git says of an object that is not there.

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-import re
 import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from tests.support.package_modules import PACKAGE, Module, modules, names_of, texts_of
+from tests.support.package_modules import PACKAGE, Module, modules
 
 FOLDERS = (
     "interfaces",
@@ -71,49 +69,6 @@ OWNERS = {
     "yaml": "interfaces/fleet/kubernetes/cluster",
 }
 """Modules that one place alone may import."""
-
-LOAD_NOTHING = (
-    "interfaces",
-    "interfaces/api",
-    "commands",
-    "session",
-    "state",
-    "system",
-    "state/audit",
-    "worktree",
-    "worktree/create",
-    "worktree/leaks",
-    "worktree/managed",
-    "worktree/pool",
-    "worktree/save",
-)
-"""Folders without a name of their own: importers name the module."""
-FORMS = {
-    "state/ids.py": r"\[0-9a-f\]\{4\}|\{6\}Z|%H%M%SZ",
-    "git/index.py": r"\b160000\b|\[a-zS\]",
-    "git/oid.py": r"\{(40|64)\}",
-    "git/pointer.py": r"gitdir: ",
-    "worktree/model.py": r"\[0-9a-f\]\{8\}|\b(land|warm)-",
-}
-"""How agent ids and session ids, submodules and hidden files in an index, object ids, ``.git`` files and
-names of worktrees are written or recognised. Only the code of one module has each."""
-
-HANDLED_ONCE = {
-    # JSON of a file that another program may have changed
-    "RecursionError": {
-        "system/document.py",
-        "agents/output/__init__.py",  # the lines of an agent, which another parser reads faster
-        "config/file.py",  # TOML
-        "interfaces/fleet/kubernetes/cluster.py",  # YAML
-    },
-    # SIGTERM, a grace, SIGKILL
-    "SIGKILL": {
-        "system/process_tree.py",
-        "system/process.py",  # git, which must remove its locks: SIGPIPE instead of SIGTERM
-        "loop/supervise.py",  # only the exit status
-    },
-}
-"""Names, and the modules that may use them: a further one handles the same case a second time."""
 
 LONGEST = 600
 """Lines of a module."""
@@ -233,22 +188,10 @@ def _files(folder: Path) -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("folder", LOAD_NOTHING)
-def test_a_folder_loads_nothing(folder: str) -> None:
-    """Its modules are loaded one by one: a start, and PID 1 above all, loads few of them."""
-    [module] = [module for module in modules() if module.path == f"{folder}/__init__.py"]
-    assert module.imports == frozenset()
-
-
-def test_one_module_says_what_loads_late() -> None:
-    """An import inside a function is for the command line alone, which loads one command of many."""
-    late = [
-        line
-        for module in modules()
-        if module.path != "__main__.py" and not _is_below(module.path, "interfaces/cli")
-        for line in sorted(module.late)
-    ]
-    assert late == []
+def test_imports_stand_at_the_top() -> None:
+    """What a command needs is loaded before it gives up root; only an extra may not be installed."""
+    late = {line.partition(":")[0] for module in modules() for line in module.late}
+    assert late == {"__main__.py", "interfaces/cli/fleet_run.py", "interfaces/cli/mcp.py"}
 
 
 @pytest.mark.parametrize(("module", "owner"), OWNERS.items())
@@ -281,67 +224,6 @@ def test_a_module_fits_into_a_head() -> None:
 def test_no_module_changes_directory() -> None:
     """Paths are absolute and passed in; the working directory is the user's."""
     assert [module.path for module in modules() if module.attributes & {"chdir", "fchdir"}] == []
-
-
-@pytest.mark.parametrize(("owner", "form"), FORMS.items())
-def test_a_form_stands_in_one_module(owner: str, form: str) -> None:
-    """Two copies would drift apart; PID 1, which stands alone, has its own."""
-    holding = {
-        module.path
-        for module in modules()
-        if not _is_below(module.path, "interfaces/init")
-        if any(re.search(form, text) for text in module.texts)
-    }
-    assert holding == {owner}
-
-
-@pytest.mark.parametrize(
-    ("owner", "code"),
-    [
-        ("state/ids.py", 'X = re.compile(r"[0-9a-f]{4}")'),
-        ("state/ids.py", 'X = re.compile(rb"/([0-9a-f]{4})-wip")'),
-        ("state/ids.py", 'X = re.compile(r"\\d{8}T\\d{6}Z-.*")'),
-        ("state/ids.py", 'x = f"{now:%Y%m%dT%H%M%SZ}-{agent_id}"'),
-        ("git/index.py", 'X = re.compile(rb"(?:\\A|\\0)160000 ([0-9a-f]+) 0\\t")'),
-        ("git/index.py", 'x = mode == "160000"'),
-        ("git/index.py", 'X = re.compile(rb"(?:\\A|\\0)[a-zS] ")'),
-        ("git/oid.py", 'X = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\\n")'),
-        ("git/pointer.py", 'x = f"gitdir: {registration}"'),
-        ("git/pointer.py", 'x = content.removeprefix(b"gitdir: ")'),
-        ("worktree/model.py", 'x = f"land-{digits}"'),
-        ("worktree/model.py", 'X = {r"warm-[0-9a-f]{8}": "pool"}'),
-    ],
-)
-def test_a_second_copy_of_a_form_is_found(owner: str, code: str) -> None:
-    """However it is quoted; prose about it is none."""
-    assert any(re.search(FORMS[owner], text) for text in texts_of(ast.parse(code)))
-    assert texts_of(ast.parse(f"def x():\n    {code.partition(' = ')[2]!r}")) == frozenset()
-
-
-@pytest.mark.parametrize(("name", "places"), HANDLED_ONCE.items())
-def test_a_case_is_handled_in_one_place(name: str, places: set[str]) -> None:
-    """Its details are easy to forget; PID 1, which stands alone, has its own."""
-    using = {
-        module.path
-        for module in modules()
-        if not _is_below(module.path, "interfaces/init")
-        if name in module.names
-    }
-    assert using == places
-
-
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
-        ("RecursionError", "try:\n    x()\nexcept (ValueError, RecursionError):\n    pass"),
-        ("SIGKILL", "group.signal(signal.SIGKILL)"),
-        ("SIGKILL", "from signal import SIGKILL as HARD"),
-    ],
-)
-def test_a_second_place_is_found(name: str, code: str) -> None:
-    """However it is imported; prose about it is none."""
-    assert name in names_of(ast.parse(code))
-    assert name not in names_of(ast.parse(f"def x():\n    {code!r}"))
 
 
 TESTS = Path(__file__).parent

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-from typer.main import get_command
-
-from ralph_wrap.interfaces.cli.app import app
+from ralph_wrap.interfaces.cli.app import all_loaded
 from tests.docs.documents import DOCS, ROOT, rows
 
 README = ROOT / "README.md"
@@ -27,7 +25,7 @@ def test_the_commands_are_those_of_the_help() -> None:
         for cell, *_ in rows(table)
         for word in re.findall(r"`([^`]+)`", cell)
     ]
-    commands = getattr(get_command(app), "commands", {})
+    commands = all_loaded().commands
     assert sorted(named) == sorted(commands)
 
 

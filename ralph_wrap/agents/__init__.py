@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import os
 import shlex
-from importlib import import_module
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
+from ralph_wrap.agents import aider, claude, codex, gemini, opencode
 from ralph_wrap.agents.definition import Agent, AgentHome
+from ralph_wrap.config import AgentSettings
 from ralph_wrap.config.settings import AgentInvocation, AgentTable
 from ralph_wrap.errors import AgentError, AgentNotFoundError, UsageError
-from ralph_wrap.system import deferred
+from ralph_wrap.system import container
 from ralph_wrap.system.log import Commands
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import TypeVar
+_Settings = TypeVar("_Settings", bound=AgentSettings)
 
-    from ralph_wrap.config import AgentSettings
+_AGENTS: dict[str, Agent] = {
+    module.AGENT.name: module.AGENT for module in (aider, claude, codex, gemini, opencode)
+}
 
-    _Settings = TypeVar("_Settings", bound=AgentSettings)  # at run time the first one takes 1 ms
-
-NAMES = ("aider", "claude", "codex", "gemini", "opencode")
+NAMES = tuple(_AGENTS)
 """The names that ``--agent`` accepts; the configuration may add more."""
 
 QUICKSTART = "ralph-wrap quickstart"
@@ -30,9 +31,8 @@ QUICKSTART = "ralph-wrap quickstart"
 
 
 def known(name: str) -> Agent:
-    """Return the agent with one of :data:`NAMES`; its module is loaded only now."""
-    agent: Agent = import_module(f"{__name__}.{name}").AGENT
-    return agent
+    """Return the agent with one of :data:`NAMES`."""
+    return _AGENTS[name]
 
 
 def of_command(command: Sequence[str], name: str) -> Agent | None:
@@ -87,7 +87,7 @@ def _with_table(settings: _Settings, table: AgentTable) -> _Settings:
             f"agent {settings.agent} has no command", f'[agents.{settings.agent}] command = ["…"]'
         )
     given = dict(table.env or ())
-    if agent.contained_root and os.geteuid() == 0 and deferred.container.mark(Path("/")):
+    if agent.contained_root and os.geteuid() == 0 and container.mark(Path("/")):
         given = {**agent.contained_root, **given}
     prompt = table.prompt or (agent.prompt if table.command is None else _taken_by(command))
     # Another program does not know these options. The same program with more options does.
@@ -112,7 +112,7 @@ def _taken_by(command: Sequence[str]) -> str:
 def installed(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the path of each known agent that is installed, by name."""
     path = environ.get("PATH", os.defpath)
-    paths = {name: deferred.shutil.which(known(name).command[0], path=path) for name in NAMES}
+    paths = {name: shutil.which(known(name).command[0], path=path) for name in NAMES}
     return {name: found for name, found in paths.items() if found}
 
 
@@ -139,7 +139,7 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
     path = environ.get("PATH", os.defpath)
     if _can_run(program, path):
         return
-    found = deferred.shutil.which(program, os.F_OK, path)
+    found = shutil.which(program, os.F_OK, path)
     if found or Path(program).is_dir():
         hint = f"chmod +x {shlex.quote(found)}" if found and Path(found).is_file() else "name a file"
         raise AgentError(f"agent command {program} cannot be run: not an executable file", hint)

@@ -6,25 +6,19 @@ which branches exist. A record adds data, and it may name a branch. A name that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ralph_wrap import config
-from ralph_wrap.branches.sessions import known, recorded
+from ralph_wrap.branches.sessions import BranchSession, RecordedSession, known, recorded
 from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.git import list_refs, list_worktrees, symbolic_ref_target
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state.ids import agent_id_of, is_agent_id
-from ralph_wrap.state.project import repository_of
+from ralph_wrap.state.project import Project, repository_of
 from ralph_wrap.state.selector import Candidate, select
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from ralph_wrap.branches.sessions import BranchSession, RecordedSession
-    from ralph_wrap.state.project import Project
 
 HEADS = "refs/heads/"
 """Prefix of the full names of branches."""

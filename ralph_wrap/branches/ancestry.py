@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 _NOT_EMPTY = re.compile(rb"[^\0]")
 

@@ -6,15 +6,10 @@ No save makes such a ref. A disk or another program may have left one.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from ralph_wrap.git import list_refs
+from ralph_wrap.git import Git, list_refs
 from ralph_wrap.git.object_reader import read_objects
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
 
 OURS = ("refs/heads/ralph/", "refs/ralph/")
 

@@ -15,33 +15,35 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ralph_wrap.branches import Branch, MainBranch
 from ralph_wrap.branches.conflict_paths import conflict_paths
 from ralph_wrap.branches.damage import damaged, require_contents, require_history
-from ralph_wrap.branches.merged_by_patch import landed, meets, touched
+from ralph_wrap.branches.merged_by_patch import Compared, landed, meets, touched
 from ralph_wrap.branches.pairs import Pairs, holders, overlapping
-from ralph_wrap.branches.positions import positions
-from ralph_wrap.branches.touches import changed_file, touches_of
+from ralph_wrap.branches.positions import Position, Positions, positions
+from ralph_wrap.branches.touches import Touch, changed_file, touches_of
 from ralph_wrap.errors import BlockingFileError, GitError, TamperedError
-from ralph_wrap.git.compare import MERGES, DiffStat, MergeResult, changes, entries, facts_of, merges
+from ralph_wrap.git import Git, Repository
+from ralph_wrap.git.compare import (
+    MERGES,
+    CommitInfo,
+    DiffStat,
+    MergeResult,
+    changes,
+    entries,
+    facts_of,
+    merges,
+)
 from ralph_wrap.git.safe.genuine import require_objects
 from ralph_wrap.git.scratch import scratch_directory, size_of
 from ralph_wrap.system.temporary import temporary_directory
 from ralph_wrap.system.text import some
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ralph_wrap.branches import Branch, MainBranch
-    from ralph_wrap.branches.merged_by_patch import Compared
-    from ralph_wrap.branches.positions import Position, Positions
-    from ralph_wrap.branches.touches import Touch
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.git.compare import CommitInfo
 
 MOST_PAIRS = 5000
 """Maximum number of pairs of branches in trial merges; each takes a few milliseconds."""

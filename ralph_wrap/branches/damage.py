@@ -7,21 +7,16 @@ those with wrong objects stay without facts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from ralph_wrap.branches.ancestry import ancestry, numbered
-from ralph_wrap.branches.positions import positions
+from ralph_wrap.branches.positions import Positions, positions
 from ralph_wrap.errors import BlockingFileError, GitError
+from ralph_wrap.git import Git
 from ralph_wrap.git.compare import entries, facts_of, history
 from ralph_wrap.git.index import GITLINK
 from ralph_wrap.git.safe.batch import read_all
 from ralph_wrap.git.safe.genuine import checked, require_objects, root_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from ralph_wrap.branches.positions import Positions
-    from ralph_wrap.git import Git
 
 _MOST_TRIALS = 300  # git commands that look for the branches at which git ends
 

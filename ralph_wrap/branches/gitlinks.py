@@ -5,15 +5,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from ralph_wrap.git import object_kinds, run_git
+from ralph_wrap.git import Git, object_kinds, run_git
 from ralph_wrap.git.config_file import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ralph_wrap.git import Git
 
 REPOSITORY = "a git repository that .gitmodules does not name"
 """What such an entry is, in words."""

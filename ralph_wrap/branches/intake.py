@@ -20,11 +20,13 @@ import contextlib
 import re
 import shlex
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import ConflictError, GitError, RalphError, RefusedError, explained
-from ralph_wrap.git import create_refs, existing_commits, list_refs, worktree_holding
-from ralph_wrap.git.bundle import migrated, read_header, unpack
+from ralph_wrap.git import Git, create_refs, existing_commits, list_refs, worktree_holding
+from ralph_wrap.git.bundle import BundleHeader, migrated, read_header, unpack
 from ralph_wrap.git.merge import is_ancestor
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.git.read_back import find_damage
@@ -32,19 +34,11 @@ from ralph_wrap.git.scratch import scratch_directory
 from ralph_wrap.git.shadow import shadow_repository
 from ralph_wrap.git.transaction import RefChange, change_refs
 from ralph_wrap.state.ids import agent_id_of, is_session_id
-from ralph_wrap.state.project import RUN, registries, repository_of
+from ralph_wrap.state.project import RUN, Project, registries, repository_of
 from ralph_wrap.state.record import SessionRecord, read_record
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
 from ralph_wrap.system.text import command
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.git.bundle import BundleHeader
-    from ralph_wrap.state.project import Project
 
 BASES = "refs/ralph/clones/"
 """Refs, by agent id, to the commits that were last taken in from clones, or from which they started."""

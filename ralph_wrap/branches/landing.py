@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ralph_wrap.branches import HEADS, ORIGIN, ORIGIN_HEAD, SET_HEAD
+from ralph_wrap.branches import HEADS, ORIGIN, ORIGIN_HEAD, SET_HEAD, MainBranch
 from ralph_wrap.git import list_refs, symbolic_ref_target
+from ralph_wrap.state.project import Project
 from ralph_wrap.system.text import command
-
-if TYPE_CHECKING:
-    from ralph_wrap.branches import MainBranch
-    from ralph_wrap.state.project import Project
 
 
 def notes(project: Project, main: MainBranch | None) -> list[str]:

@@ -9,19 +9,15 @@ one without a change, has no equal. A branch with such a commit can land only as
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ralph_wrap.branches.ancestry import members
-from ralph_wrap.branches.conflict_paths import NumbersByPath, conflict_paths, meeting
+from ralph_wrap.branches.conflict_paths import ChangedPaths, NumbersByPath, conflict_paths, meeting
 from ralph_wrap.branches.damage import require_contents
+from ralph_wrap.branches.positions import Positions
+from ralph_wrap.git import Git
 from ralph_wrap.git.compare import digests, entries
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from ralph_wrap.branches.conflict_paths import ChangedPaths
-    from ralph_wrap.branches.positions import Positions
-    from ralph_wrap.git import Git
 
 _AT_ONCE = 5000  # one git process lists the files of this many commits of the main branch
 

@@ -7,14 +7,9 @@ Each path has a list of the branches that change it. Memory grows with the chang
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from ralph_wrap.branches.conflict_paths import NumbersByPath, meeting
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from ralph_wrap.branches.conflict_paths import ChangedPaths
+from ralph_wrap.branches.conflict_paths import ChangedPaths, NumbersByPath, meeting
 
 Holders = dict[str, list[int]]
 """The numbers of the branches by path, the lowest first."""

@@ -8,16 +8,12 @@ common ancestors, and the second walk goes back to these.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ralph_wrap.branches.ancestry import ancestry, members, numbered
-from ralph_wrap.git.compare import CommitGraph, common_ancestors, history
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.git.compare import CommitInfo
+from ralph_wrap.git import Git
+from ralph_wrap.git.compare import CommitGraph, CommitInfo, common_ancestors, history
 
 _MOST = 1000  # commits on a command line
 _MOST_STEPS = 1_000_000  # from commits to their parents

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ralph_wrap.state import inventory, report
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.state.project import registries
-from ralph_wrap.state.registry import SessionRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from typing import Any
-
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import Registry
+from ralph_wrap.state.project import Project, registries
+from ralph_wrap.state.registry import Registry, SessionRecord
 
 _FIRST = (Verdict.LIVE, Verdict.FOREIGN, Verdict.UNKNOWN, Verdict.ORPHAN)  # the strictest comes first
 

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ralph_wrap.branches.gitlinks import unnamed
+from ralph_wrap.git import Git
 from ralph_wrap.git.index import GITLINK
 from ralph_wrap.git.objects import small_contents
 from ralph_wrap.git.safe.genuine import require_objects
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from ralph_wrap.git import Git
 
 _EXECUTABLE, _LINK = "100755", "120000"
 _LONGEST_TARGET = 4096  # bytes, PATH_MAX

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
+from ralph_wrap.branches import Branch
 from ralph_wrap.errors import (
     ConflictError,
     GitError,
@@ -22,6 +24,8 @@ from ralph_wrap.errors import (
     no_commit,
 )
 from ralph_wrap.git import (
+    Git,
+    Repository,
     commit_and_parents,
     commit_tree,
     decode_lines,
@@ -31,15 +35,17 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.index import GITLINK, write_tree
+from ralph_wrap.git.merge import PathChange
 from ralph_wrap.git.read_back import require_whole
 from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.git.safe.genuine import require_genuine
-from ralph_wrap.state.project import own_registry, prepare_root, repository_of
-from ralph_wrap.system.cancel import NEVER
-from ralph_wrap.system.log import Commands
+from ralph_wrap.state.project import Project, own_registry, prepare_root, repository_of
+from ralph_wrap.system.cancel import NEVER, CancelToken
+from ralph_wrap.system.log import Commands, Log
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.own_rule import IGNORE, without_rule
+from ralph_wrap.worktree.temporary import TemporaryWorktree
 from ralph_wrap.worktree.user_checkout import (
     UserCheckout,
     git_with_index,
@@ -48,17 +54,6 @@ from ralph_wrap.worktree.user_checkout import (
     on_disk,
     restore_files,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.branches import Branch
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.git.merge import PathChange
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.temporary import TemporaryWorktree
 
 # The identity of a temporary commit, which must work without ``user.name`` and ``user.email``.
 _SYMLINK = "120000"  # the mode of a symlink in a tree

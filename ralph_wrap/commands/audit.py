@@ -8,9 +8,11 @@ a verified copy. So an undo can be undone.
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import NotARepositoryError, RalphError, RefusedError
 from ralph_wrap.git import git_environment, pointer, run_git
@@ -18,14 +20,9 @@ from ralph_wrap.git.command import Git
 from ralph_wrap.git.config_file import parse
 from ralph_wrap.state.audit.finding import EFFECTS, KEYS, REMOVABLE, Finding, FindingKind
 from ralph_wrap.state.audit.look import Audit, audit
-from ralph_wrap.state.project import find_project_without_git
-from ralph_wrap.system import deferred, files
+from ralph_wrap.state.project import Project, find_project_without_git
+from ralph_wrap.system import files
 from ralph_wrap.system.temporary import temporary_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ralph_wrap.state.project import Project
 
 ASIDE = "ralph-wrap-aside"
 """The directory in the git directory for what an undo takes away."""
@@ -226,7 +223,7 @@ def _with_values(content: bytes, key: str, values: list[str | None]) -> bytes:
 
     """
     where = temporary_directory()
-    with deferred.tempfile.TemporaryDirectory(prefix="ralph-wrap-audit-", dir=where) as directory:
+    with tempfile.TemporaryDirectory(prefix="ralph-wrap-audit-", dir=where) as directory:
         copy = Path(directory, "config")
         copy.write_bytes(content)
         git = Git(Path(directory), git_environment(os.environ))

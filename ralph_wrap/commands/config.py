@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ralph_wrap import config
 from ralph_wrap.config import trust
@@ -11,13 +13,7 @@ from ralph_wrap.config.parsers import AGENTS
 from ralph_wrap.config.schema import as_json
 from ralph_wrap.config.table import ENVIRONMENT, KEY, Option
 from ralph_wrap.errors import RalphError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-    from typing import Any
-
-    from ralph_wrap.state.project import Project
+from ralph_wrap.state.project import Project
 
 DEFAULT = "default"
 """The source of a setting that is given nowhere."""

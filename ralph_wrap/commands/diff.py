@@ -8,32 +8,26 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ralph_wrap import branches, config
+from ralph_wrap.branches import Branch, MainBranch
 from ralph_wrap.branches.touches import ChangedFile, touches_of
 from ralph_wrap.errors import NotFoundError, RalphError, UsageError
-from ralph_wrap.git import existing_commits, list_refs, patch, tree_of
+from ralph_wrap.git import Git, existing_commits, list_refs, patch, tree_of
 from ralph_wrap.git.compare import empty_tree, facts_of, landing_base
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.session.worktree_view import worktree_of
 from ralph_wrap.state import inventory
 from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.project import Project
 from ralph_wrap.system import document, files
 from ralph_wrap.system.text import command
-from ralph_wrap.worktree.save.picture import pictured
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-    from typing import Any
-
-    from ralph_wrap.branches import Branch, MainBranch
-    from ralph_wrap.git import Git
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.picture import Picture
+from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.save.picture import Picture, pictured
 
 SNAPSHOTS = "refs/ralph/snapshots/"
 """The refs of the uncommitted work at the ends of iterations, by agent id and number."""

@@ -10,26 +10,21 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
 
 from ralph_wrap.agents.output import FORMATS, OutputReader
 from ralph_wrap.agents.output.colours import ColoursOnly
 from ralph_wrap.agents.output.transcript import TranscriptFormatter
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state import inventory
-from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.inventory import FoundSession, Verdict
+from ralph_wrap.state.project import Project
 from ralph_wrap.system import document
 from ralph_wrap.system.files import write_all
 from ralph_wrap.system.liveness import is_running, pid_namespace
 from ralph_wrap.system.polling import POLL_INTERVAL, reader_stays
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-    from typing import Any, Self
-
-    from ralph_wrap.state.inventory import FoundSession
-    from ralph_wrap.state.project import Project
 
 _LAST_LOOKS = int(60 / POLL_INTERVAL)  # for the last event; a session waits a minute for who reads its output
 _PIECE = 1 << 16  # bytes of a log at once

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
+from ralph_wrap.config import PoolSettings
 from ralph_wrap.errors import (
     GitError,
     IsolationError,
@@ -22,25 +24,17 @@ from ralph_wrap.errors import (
     RefusedError,
     no_commit,
 )
-from ralph_wrap.git import resolve_commit, run_git
+from ralph_wrap.git import Repository, resolve_commit, run_git
 from ralph_wrap.git.safe.filters import require_same_files
-from ralph_wrap.state.project import POOL, RUN, prepare_root
+from ralph_wrap.state.project import POOL, RUN, Project, prepare_root
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
+from ralph_wrap.system.log import Log
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.pool import maintenance
 from ralph_wrap.worktree.trash import new_name
-from ralph_wrap.worktree.warm import has_unchanged_files, in_pool
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.config import PoolSettings
-    from ralph_wrap.git import Repository
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.warm import WarmWorktree
+from ralph_wrap.worktree.warm import WarmWorktree, has_unchanged_files, in_pool
 
 
 class PoolEntry(NamedTuple):

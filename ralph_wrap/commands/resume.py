@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS, WIP
@@ -14,23 +16,17 @@ from ralph_wrap.branches.intake import may_name_branches
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, RefusedError
 from ralph_wrap.git import list_refs, read_commit, worktree_holding
 from ralph_wrap.state import inventory, remote_claim, report, session_start
-from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.state.project import CLONES, WORKTREES, objects_of, registries, repository_of
+from ralph_wrap.state.inventory import FoundSession, Verdict
+from ralph_wrap.state.project import CLONES, WORKTREES, Project, objects_of, registries, repository_of
 from ralph_wrap.state.record import FETCHED_FROM, FETCHED_REPORT, SessionRecord, read_record
+from ralph_wrap.state.registry import Registry
+from ralph_wrap.state.session_start import FoundStart
 from ralph_wrap.state.wording import ELSEWHERE
-from ralph_wrap.system import deferred, liveness, process_table
+from ralph_wrap.system import liveness, process_table
+from ralph_wrap.system.files import lock_holder
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.save.trees import INDEX_TITLE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from ralph_wrap.state.inventory import FoundSession
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import Registry
-    from ralph_wrap.state.session_start import FoundStart
 
 INTERRUPTED = {
     *("signal", "killed", "stop", "usage-limit"),
@@ -339,7 +335,7 @@ def _find(project: Project, name: str) -> FoundSession:
             or liveness.is_running(found.record.owner)
         ):
             return found
-        holders = deferred.lock_holder.held_lock(found.home.lock_path(found.record.id)).holders
+        holders = lock_holder.held_lock(found.home.lock_path(found.record.id)).holders
         if not holders:  # the other process has just finished it, or is not visible here
             return inventory.find(project, name)
         if (

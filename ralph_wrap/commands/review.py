@@ -4,32 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from ralph_wrap import branches, config
-from ralph_wrap.branches import gitlinks, landing
-from ralph_wrap.branches.compare import compare
+from ralph_wrap.branches import Branch, MainBranch, gitlinks, landing
+from ralph_wrap.branches.compare import BranchComparison, compare
+from ralph_wrap.branches.touches import Touch
 from ralph_wrap.errors import GitError, NotFoundError, TamperedError, UsageError
-from ralph_wrap.git import existing_commits
+from ralph_wrap.git import Git, Repository, existing_commits
 from ralph_wrap.git.compare import facts_of
 from ralph_wrap.state import check_results
-from ralph_wrap.state.project import objects_of, repository_of
+from ralph_wrap.state.check_results import CheckResult
+from ralph_wrap.state.project import Project, objects_of, repository_of
 from ralph_wrap.system.log import lines_of
 from ralph_wrap.system.text import some
-from ralph_wrap.worktree.save.detached import detached_commits
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from ralph_wrap.branches import Branch, MainBranch
-    from ralph_wrap.branches.compare import BranchComparison
-    from ralph_wrap.branches.touches import Touch
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.state.check_results import CheckResult
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.worktree.save.detached import DetachedCommits
+from ralph_wrap.worktree.save.detached import DetachedCommits, detached_commits
 
 _NAMED = 10  # repositories in branches that have a note
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.session.kept_worktree import remove_kept
@@ -12,15 +13,10 @@ from ralph_wrap.session.worktree_view import worktree_of
 from ralph_wrap.state import inventory
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import SessionEntry, Verdict
-from ralph_wrap.system.log import Commands, lines_of
+from ralph_wrap.state.project import Project
+from ralph_wrap.system.log import Commands, Log, lines_of
 from ralph_wrap.worktree.save.index import status_of
 from ralph_wrap.worktree.save.walk import walk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
 
 
 class RemovedSession(NamedTuple):

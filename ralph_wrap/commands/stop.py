@@ -12,25 +12,21 @@ import math
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.state import inventory, stop_request
 from ralph_wrap.state.advice import advice_for
-from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.inventory import FoundSession, Verdict
+from ralph_wrap.state.project import Project
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.disk import NO_ROOM
+from ralph_wrap.system.log import Log
 from ralph_wrap.system.polling import POLL_INTERVAL
 from ralph_wrap.system.signals import LAST_ITERATION
 from ralph_wrap.system.text import command
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ralph_wrap.state.inventory import FoundSession
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
 
 _SIGNALS = {
     StopMode.AFTER_ITERATION: (LAST_ITERATION,),

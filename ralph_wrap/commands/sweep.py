@@ -20,42 +20,35 @@ import contextlib
 import os
 import shlex
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.branches.broken import broken_refs, is_in_use, removal_of
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
+from ralph_wrap.git import Repository
 from ralph_wrap.git.quarantine import SUBMODULES, is_working, owners, release
 from ralph_wrap.session.kept_worktree import remove_kept
 from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
+from ralph_wrap.session.remote import give_back
 from ralph_wrap.session.unknown_worktrees import unknown_worktrees
 from ralph_wrap.session.worktree_end import TO_SWEEP, WorktreePolicy, try_again_hint
 from ralph_wrap.state import ids, inventory
 from ralph_wrap.state.advice import advice_for
-from ralph_wrap.state.claim import take_over
+from ralph_wrap.state.claim import SessionClaim, take_over
 from ralph_wrap.state.inventory import FoundSession, Verdict
-from ralph_wrap.state.project import WORKTREES, registries
-from ralph_wrap.state.registry import SessionRecord, UnreadableRecord
+from ralph_wrap.state.project import WORKTREES, Project, registries
+from ralph_wrap.state.registry import Registry, SessionRecord, UnreadableRecord
 from ralph_wrap.state.report import SessionReport, drop_command
 from ralph_wrap.state.report import read as read_report
-from ralph_wrap.system import deferred, files, liveness, process_table, process_tree
-from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system import files, liveness, process_table, process_tree
+from ralph_wrap.system.cancel import NEVER, CancelToken
 from ralph_wrap.system.liveness import SessionNames
-from ralph_wrap.system.log import Commands, lines_of, one_line
+from ralph_wrap.system.log import Commands, Log, lines_of, one_line
 from ralph_wrap.worktree.ignore import tidy
+from ralph_wrap.worktree.remove import WorktreeOutcome
 from ralph_wrap.worktree.stale_locks import remove_stale_maintenance_lock
 from ralph_wrap.worktree.trash import empty_trash
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from pathlib import Path
-
-    from ralph_wrap.git import Repository
-    from ralph_wrap.state.claim import SessionClaim
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import Registry
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.remove import WorktreeOutcome
 
 _GRACE = 2.0  # seconds between TERM and KILL for the processes of a dead session
 _LAST_BREATH = 2.0  # seconds for a killed process to release its files
@@ -385,7 +378,7 @@ def _end(
     if record.drop_empty or not started:
         recovery.drop_unused_branch(tree, outcome)
     if not started and project.repository is not None and record.id in shared.owners:
-        deferred.give_back.give_back(project, record, log)
+        give_back.give_back(project, record, log)
     recovery.bring_out(outcome)
     report = recovery.write_report(outcome)
     if tree is None and (missing := _missing(project, record)):

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state import inventory
 from ralph_wrap.state.how_ended import how_ended
-from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.inventory import FoundSession, Verdict
+from ralph_wrap.state.project import Project
 from ralph_wrap.system.polling import POLL_INTERVAL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ralph_wrap.state.inventory import FoundSession
-    from ralph_wrap.state.project import Project
 
 _ALIVE = {Verdict.LIVE, Verdict.FOREIGN}
 

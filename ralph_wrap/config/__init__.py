@@ -6,14 +6,16 @@ default.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from ralph_wrap.config import authority, file, prompt_file
+from ralph_wrap.config import authority, file, prompt_file, trust
 from ralph_wrap.config.agent_options import AgentSettings
 from ralph_wrap.config.authority import PROMPT
 from ralph_wrap.config.file import CONFIG, KEYS
 from ralph_wrap.config.file_options import CheckpointSettings, LandingSettings, PoolSettings, SetupSettings
+from ralph_wrap.config.job import read_job
 from ralph_wrap.config.options import (
     JOB,
     ROWS,
@@ -35,11 +37,6 @@ from ralph_wrap.config.settings import (
 )
 from ralph_wrap.config.table import ENVIRONMENT, KEY, PREFIX, TYPED, Option
 from ralph_wrap.errors import UsageError
-from ralph_wrap.system import deferred
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 _OWN = "OWN_COMMAND"  # set for git commands that ralph-wrap runs, and so for their children
 
@@ -135,7 +132,7 @@ def of_project(root: Path, environ: Mapping[str, str], *used: str) -> Settings:
     values = file.read(root)
     stated = authority.stated(root, values, file.owner(root))
     if used:
-        deferred.trust.require(root, stated, environ, lambda key: key in used)
+        trust.require(root, stated, environ, lambda key: key in used)
     return Settings(project=root, command=(), stated=stated, **values)
 
 
@@ -148,7 +145,7 @@ def _add_job(given: dict[str, Any], directory: Path) -> dict[str, str]:
     """
     if (path := given.pop("job", None)) is None:
         return {}
-    job = deferred.job.read_job(path if str(path) == "-" else directory / path)
+    job = read_job(path if str(path) == "-" else directory / path)
     if given.keys() & {"prompt", "prompt_file"}:
         job.pop("prompt")
     source = f"job {path}"

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ralph_wrap.config.parsers import did_you_mean
 from ralph_wrap.config.settings import AgentTable
-
-if TYPE_CHECKING:
-    from typing import Any
 
 PROMPTS = ("stdin", "argument", "file")
 """How an agent can take its prompt."""

@@ -11,18 +11,15 @@ environment, needs no approval: it replaces the key of the file.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ralph_wrap.config.options import ROWS, Settings
 from ralph_wrap.config.parsers import COUNT, DOLLARS, DURATIONS, written
 from ralph_wrap.config.settings import Isolation
 from ralph_wrap.config.table import KEY
 from ralph_wrap.system import privileges
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
 
 PROMPT = Path("PROMPT.md")
 """The default prompt file, below the project root."""

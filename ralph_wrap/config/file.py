@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import errno
+import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from ralph_wrap.config import agent_tables
 from ralph_wrap.config.options import ROWS
 from ralph_wrap.config.parsers import AGENTS, COMMAND, did_you_mean
+from ralph_wrap.config.settings import AgentTable
 from ralph_wrap.config.table import KEY, TYPED, Option
 from ralph_wrap.errors import UsageError
-from ralph_wrap.system import deferred, files
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ralph_wrap.config.settings import AgentTable
+from ralph_wrap.system import files
 
 CONFIG = Path(".ralph/config.toml")
 """The configuration file, below the project root."""
@@ -43,7 +41,7 @@ def read(root: Path) -> dict[str, Any]:
         hint = "make it shorter" if error.errno == errno.EFBIG else "chmod or remove it"
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint) from None
     try:
-        table = deferred.tomllib.loads(content.decode())
+        table = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:  # not UTF-8, or not TOML: that error names line and column
         raise UsageError(f"{path} is not valid TOML: {error}", "see https://toml.io") from None
     return {key: _value(key, value, path) for key, value in table.items()}
@@ -83,8 +81,8 @@ def _as_text(row: Option, value: Any) -> str:
 
 def _agents(tables: Any, path: Path) -> tuple[tuple[str, AgentTable], ...]:
     try:
-        return deferred.agent_tables.read(tables)
-    except deferred.agent_tables.WrongTableError as error:
+        return agent_tables.read(tables)
+    except agent_tables.WrongTableError as error:
         raise UsageError(f"{path}: {error}", error.hint) from None
 
 

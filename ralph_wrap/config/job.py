@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 from ralph_wrap.errors import UsageError
 from ralph_wrap.system.document import from_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
 
 _LARGEST = 16 << 20  # bytes
 _SHAPE = '{"prompt", "isolation", "worktree": {"base_ref", "sparse_paths", "symlink_directories"}}'

@@ -6,8 +6,9 @@ schema, the completion in a shell and the output of ``config show`` come from it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ralph_wrap.config.agent_options import AgentSettings
 from ralph_wrap.config.file_options import CheckpointSettings, LandingSettings, PoolSettings, SetupSettings
@@ -32,11 +33,6 @@ from ralph_wrap.config.settings import (
     SubmoduleMode,
 )
 from ralph_wrap.config.table import ENVIRONMENT, KEY, TYPED, Option, Table, option
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
 
 _FILE_ONLY = (KEY,)
 

@@ -15,15 +15,12 @@ import contextlib
 import hashlib
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.system import files, privileges
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 

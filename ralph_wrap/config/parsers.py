@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
-from ralph_wrap.system import deferred
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any, TypeVar
-
-    _Choice = TypeVar("_Choice", bound=Enum)
+_Choice = TypeVar("_Choice", bound=Enum)
 
 SLOWEST_BEAT = 600.0
 """Seconds between two pushes of a session at most: also one whose pushes fail tries again after that time."""
@@ -167,7 +163,7 @@ def choice(kind: type[_Choice]) -> ValueKind:
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
     """Return the known name nearest to a misspelt one; ``None`` if no name is near."""
-    return next(iter(deferred.difflib.get_close_matches(name, known, 1)), None)
+    return next(iter(difflib.get_close_matches(name, known, 1)), None)
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

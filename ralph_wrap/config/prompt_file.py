@@ -5,10 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 _STREAMS = ("/dev/fd/", "/dev/stdin", "/proc/")  # what a shell passes for <(command) is /dev/fd/63
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from ralph_wrap.config import trust
 from ralph_wrap.errors import UntrustedError
-from ralph_wrap.git import decode
+from ralph_wrap.git import Repository, decode
 from ralph_wrap.git.safe.common_dir import SafeCommonDirs, configuration, harmless
 from ralph_wrap.git.safe.config_keys import pattern_of
-from ralph_wrap.system import deferred, files
+from ralph_wrap.git.safe.entries import ConfigEntry
+from ralph_wrap.system import files
 from ralph_wrap.system.log import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from ralph_wrap.git import Repository
-    from ralph_wrap.git.safe.entries import ConfigEntry
 
 _ADDRESSES = ("url.*.", "core.sshcommand", "core.gitproxy", "http.", "protocol.", "credential.")
 # The other keys that run a program or lead git elsewhere have no effect on a command of ours.
@@ -91,7 +87,6 @@ def lines_of(entries: list[ConfigEntry]) -> dict[str, list[str | None]]:
 
 def is_approved(repository: Repository, entries: list[ConfigEntry], environ: Mapping[str, str]) -> bool:
     """Return whether the user has approved exactly these entries."""
-    trust = deferred.trust
     if trust.implied(environ) is not None:
         return True
     return trust.is_approved(trust_root(repository), lines_of(entries), environ, trust.REPOSITORY)
@@ -105,7 +100,6 @@ def approved_keys(common_dir: Path, environ: Mapping[str, str]) -> frozenset[str
 
     """
     entries = _obeyed(common_dir)
-    trust = deferred.trust
     approved = entries and trust.is_approved(
         _root_of(common_dir), lines_of(entries), environ, trust.REPOSITORY
     )

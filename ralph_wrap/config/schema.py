@@ -7,18 +7,15 @@ whether "90s" is a duration.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ralph_wrap.config import agent_tables
 from ralph_wrap.config.options import Settings
 from ralph_wrap.config.parsers import DURATIONS, SLOWEST_BEAT, ValueKind, written
 from ralph_wrap.config.table import KEY, Option
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _SCALAR = ["string", "number", "boolean"]

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any, NamedTuple
 
 
 class Isolation(Enum):

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any, ClassVar, NoReturn, Self, TypeVar, dataclass_transform
 
 from ralph_wrap.config.parsers import FLAG, ValueKind, written
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, ClassVar, NoReturn, Self, TypeVar, dataclass_transform
-
-    _Default = TypeVar("_Default")
-else:
-
-    def dataclass_transform(**_facts: object) -> object:
-        """Return a decorator that changes nothing: only type checkers need these facts."""
-        return lambda cls: cls
-
+_Default = TypeVar("_Default")
 
 TYPED = "flags"
 ENVIRONMENT = "environment"

@@ -14,20 +14,17 @@ lines, each line is an object::
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ralph_wrap.config import prompt_file
 from ralph_wrap.errors import NotFoundError, UsageError
-from ralph_wrap.system import deferred
 from ralph_wrap.system.document import from_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-    from typing import Any
 
 PLACE = "{task}"
 """Stands for the task in the template of its prompt."""
@@ -144,7 +141,7 @@ def _with_keys(tasks: Iterable[Task], name: str) -> list[Task]:
                 "remove the zero byte or the half of a surrogate pair",
             )
         text = json.dumps([task.title, task.detail]).encode()
-        digest = deferred.hashlib.sha256(text).hexdigest()[:_DIGITS]
+        digest = hashlib.sha256(text).hexdigest()[:_DIGITS]
         seen[digest] += 1
         keyed.append(task._replace(key=digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"))
     return keyed

@@ -17,19 +17,16 @@ import hashlib
 import json
 import os
 import shlex
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 from ralph_wrap.config import own_file
 from ralph_wrap.config.authority import APPROVALS, IMPLIES, OWNER, PROMPT, any_approved
 from ralph_wrap.errors import RalphError, UntrustedError
 from ralph_wrap.system import container, files
 from ralph_wrap.system.document import DocumentFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-    from typing import Any
 
 COMMANDS = APPROVALS
 """The purpose of an approval of what the project decides."""

@@ -12,7 +12,9 @@ import errno
 import os
 import shutil
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, decode, decode_lines, run_git
@@ -21,11 +23,6 @@ from ralph_wrap.git.objects import write_pack
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.git.read_back import require_whole
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-    from typing import BinaryIO
 
 LARGEST = 4 << 30
 """Bytes of a bundle that is taken in."""

@@ -9,21 +9,18 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from ralph_wrap.errors import BlockingFileError, GitError
-from ralph_wrap.git.safe import blocking_files
-from ralph_wrap.system import deferred, process, process_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
-
-    from ralph_wrap.git.safe.common_dir import SafeCommonDirs
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.dialogue import Dialogue
+from ralph_wrap.git.safe import blocking_files, limited
+from ralph_wrap.git.safe.common_dir import SafeCommonDirs
+from ralph_wrap.system import process, process_table
+from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.dialogue import Dialogue
+from ralph_wrap.system.files import lock_holder
 
 OF_A_REPOSITORY = frozenset(
     (
@@ -80,7 +77,7 @@ _KEPT_PREFIXES = {
     "GIT_TRACE": "debugging",
 }
 # What the program of GIT_ASKPASS, or a credential helper, reads: GIT_USERNAME, GIT_PASSWORD, GIT_TOKEN.
-_CREDENTIAL = deferred.pattern(r"GIT_\w*(USER|LOGIN|PASS|TOKEN|SECRET|CRED)")
+_CREDENTIAL = re.compile(r"GIT_\w*(USER|LOGIN|PASS|TOKEN|SECRET|CRED)")
 
 _ALWAYS = (
     *("-c", "core.hooksPath=/dev/null"),
@@ -274,7 +271,7 @@ def start_git(
         OSError: git is not installed.
 
     """
-    command = process.RunningCommand if most is None else partial(deferred.limited.LimitedCommand, most=most)
+    command = process.RunningCommand if most is None else partial(limited.LimitedCommand, most=most)
     return command(**_how_to_start(git, arguments, config), stdin=stdin, with_terminal=with_terminal)
 
 
@@ -285,7 +282,7 @@ def start_dialogue(git: Git, *arguments: str | os.PathLike[str]) -> Dialogue:
         OSError: git is not installed.
 
     """
-    return deferred.dialogue.Dialogue(**_how_to_start(git, arguments, ()))
+    return Dialogue(**_how_to_start(git, arguments, ()))
 
 
 def _how_to_start(
@@ -353,7 +350,7 @@ def _lock_hint(stderr: str) -> str:
     """Return what the user can do about a lock file of git, which another git made, or an agent."""
     found = re.search(r"[Uu]nable to create '(.*)\.lock': File exists", stderr)
     found = found or re.search(r"could not lock config file (.*): File exists", stderr)
-    return deferred.lock_holder.file_hint(Path(f"{found[1]}.lock")) if found else ""
+    return lock_holder.file_hint(Path(f"{found[1]}.lock")) if found else ""
 
 
 def await_answer(dialogue: Dialogue, command: str) -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
 import signal
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, decode, decode_lines, finish_git, run_git, start_git
 from ralph_wrap.git.objects import count_commits
 from ralph_wrap.git.oid import OID
-from ralph_wrap.system import deferred
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 MERGES = (2, 39)
 """The oldest version that merges many pairs of commits without a worktree (``merge-tree --stdin``)."""
@@ -338,7 +336,7 @@ def parse_patches(output: bytes) -> Iterator[bytes]:
         if line[:1] in _HEXADECIMAL and _OID_LINE.fullmatch(line):
             if digest is not None:
                 yield digest.digest()
-            digest = deferred.hashlib.sha256()
+            digest = hashlib.sha256()
         elif digest is not None and line.startswith(b"index "):
             index = line
         elif digest is not None:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import re
 
-from ralph_wrap.system import deferred
-
-_BLANK = deferred.pattern(r"(?:[ \t\n\r]+|[#;][^\n]*)*+")
-_SECTION = deferred.pattern(r'\[([A-Za-z0-9.-]*)(?:(?<!\[)\]|[ \t\r]+"((?:[^"\\\n]|\\[^\n])*+)"\])')
-_NAME = deferred.pattern(r"([A-Za-z][A-Za-z0-9-]*+)[ \t]*+(=|\n|\Z)")
-_UNQUOTED = deferred.pattern(r'[ \t\r]+|\\(?:\n|\Z)|\\[tbn\\"]|"|[#;][^\n]*|[^ \t\r\n\\"#;]+')
-_QUOTED = deferred.pattern(r'\\(?:\n|\Z)|\\[tbn\\"]|"|[^\n\\"]+')
+_BLANK = re.compile(r"(?:[ \t\n\r]+|[#;][^\n]*)*+")
+_SECTION = re.compile(r'\[([A-Za-z0-9.-]*)(?:(?<!\[)\]|[ \t\r]+"((?:[^"\\\n]|\\[^\n])*+)"\])')
+_NAME = re.compile(r"([A-Za-z][A-Za-z0-9-]*+)[ \t]*+(=|\n|\Z)")
+_UNQUOTED = re.compile(r'[ \t\r]+|\\(?:\n|\Z)|\\[tbn\\"]|"|[#;][^\n]*|[^ \t\r\n\\"#;]+')
+_QUOTED = re.compile(r'\\(?:\n|\Z)|\\[tbn\\"]|"|[^\n\\"]+')
 _ESCAPES = {"\\t": "\t", "\\b": "\b", "\\n": "\n", "\\\\": "\\", '\\"': '"', "\\\n": "", "\\": ""}
 
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
-from ralph_wrap.git.command import DURABLE, decode, decode_lines, finish_git, run_git, start_git
-from ralph_wrap.system import deferred, files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from ralph_wrap.git.command import Git
-    from ralph_wrap.system.process import RunningCommand
+from ralph_wrap.git.command import DURABLE, Git, decode, decode_lines, finish_git, run_git, start_git
+from ralph_wrap.system import files
+from ralph_wrap.system.process import RunningCommand
 
 GITLINK = "160000"
 """The file mode of a submodule's commit."""
@@ -30,8 +26,8 @@ _GITLINK_BYTE = 0xE0
 _GITLINK_MODE = b"\0\0\xe0\0"
 _ASSUMED = 0x40  # the two highest flags: assume unchanged, and extended, which version 2 cannot have
 _LONG_NAME = 0xFFF
-_SUBMODULE = deferred.pattern(rb"(?:\A|\0)(.) %s ([0-9a-f]+) \d\t([^\0]+)" % GITLINK.encode())
-_HIDDEN = deferred.pattern(rb"(?:\A|\0)([a-zS]) \d+ [0-9a-f]+ \d\t([^\0]+)")
+_SUBMODULE = re.compile(rb"(?:\A|\0)(.) %s ([0-9a-f]+) \d\t([^\0]+)" % GITLINK.encode())
+_HIDDEN = re.compile(rb"(?:\A|\0)([a-zS]) \d+ [0-9a-f]+ \d\t([^\0]+)")
 
 
 def encode_paths(paths: Iterable[str]) -> bytes:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import DURABLE, Git, decode, decode_lines, run_git
 from ralph_wrap.git.index import encode_paths
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
 ABSENT = "000000"
 """The file mode where there is no file."""

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from ralph_wrap.errors import IsolationError
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 _UNBORN = "refs/heads/ralph-wrap-has-no-branch"
 

@@ -11,20 +11,16 @@ it has nothing else to say, no remote to fetch a missing object from, and no pro
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, await_answer, decode, run_git, start_dialogue
 from ralph_wrap.git.scratch import private_directory
-from ralph_wrap.system import deferred
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Self
-
-    from ralph_wrap.system.dialogue import Dialogue
+from ralph_wrap.system.dialogue import Dialogue
 
 _NAME = "ralph-wrap-objects-"
 _NO_CONFIG = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
@@ -277,7 +273,7 @@ class ObjectReader:
         if len(words) != _OF_AN_OBJECT or words[0] != oid.encode() or not words[2].isdigit():
             raise self._not_understood(header)
         kind, size = words[1].decode("ascii", "replace"), int(words[2])
-        hashed = deferred.hashlib.sha1 if len(oid) == _SHA1 else deferred.hashlib.sha256
+        hashed = hashlib.sha1 if len(oid) == _SHA1 else hashlib.sha256
         digest = hashed(b"%s %d\0" % (words[1], size), usedforsecurity=False)
         is_kept = kind != "blob" and size <= _LARGEST_KEPT
         content = bytearray()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import UsageError
+from ralph_wrap.git import object_reader
 from ralph_wrap.git.command import (
     DURABLE,
     Git,
@@ -12,12 +15,6 @@ from ralph_wrap.git.command import (
     decode_lines,
     run_git,
 )
-from ralph_wrap.system import deferred
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
-
 
 VOLATILE = ("-c", "core.fsync=none")
 """For refs that are not needed after a crash; git before 2.36 ignores it."""
@@ -339,7 +336,7 @@ def existing_commits(git: Git, oids: Iterable[str]) -> list[str]:
     ``cat-file -e`` and ``--batch-check`` know a damaged one, too.
     """
     wanted = [*dict.fromkeys(oids)]
-    found = deferred.object_reader.read_objects(git, wanted)
+    found = object_reader.read_objects(git, wanted)
     return [oid for oid in wanted if found[oid].kind in {"commit", "tag"}]
 
 

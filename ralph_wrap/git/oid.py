@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ralph_wrap.system import deferred
+import re
 
 OID = "(?:[0-9a-f]{40}|[0-9a-f]{64})"
 """A regular expression."""
 
-_WHOLE = deferred.pattern(OID)
-_WORD = deferred.pattern(rf"\b{OID}\b".encode())
+_WHOLE = re.compile(OID)
+_WORD = re.compile(rf"\b{OID}\b".encode())
 
 
 def is_oid(text: str) -> bool:

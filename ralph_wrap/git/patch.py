@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from ralph_wrap.git.command import Git, decode, decode_lines, run_git
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
 
 _DIFF = ("diff-tree", "-r", "-M", "-z", "--no-abbrev", "--no-color", "--no-ext-diff", "--no-textconv")
 _PLAIN = ("--literal-pathspecs", "-c", "diff.suppressBlankEmpty=false")

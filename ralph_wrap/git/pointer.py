@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BACK = "gitdir"
 """The file of a registration that names the worktree."""

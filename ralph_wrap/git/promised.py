@@ -6,19 +6,14 @@ packs names is promised (git's *Partial Clone Design Notes*). A missing one of a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, decode_lines, run_git
-from ralph_wrap.git.object_reader import ObjectReader
+from ralph_wrap.git.object_reader import Answer, ObjectReader
 from ralph_wrap.git.raw_objects import TreeEntry, parse_commit, parse_tag, tree_entries
 from ralph_wrap.git.safe.common_dir import configuration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ralph_wrap.git.object_reader import Answer
 
 _ALTERNATE = "alternate: "
 

@@ -30,17 +30,16 @@ Why this is enough (``builtin/repack.c``, ``builtin/prune.c``, ``builtin/gc.c``)
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import shutil
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 
 from ralph_wrap.git.command import DURABLE, Git, decode_lines, run_git
 from ralph_wrap.git.oid import is_oid
-from ralph_wrap.system import deferred, files
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from pathlib import Path
+from ralph_wrap.system import files
 
 PREFIX = "ralph-wrap-save-"
 """In an object directory: what the name of a directory with new objects begins with; the owner follows."""
@@ -116,7 +115,7 @@ def pack(git: Git, objects: Path, tips: Collection[str], without: Collection[str
     assert git.quarantine is not None
     packed = git.quarantine / _PACKED
     if packed.exists():
-        deferred.shutil.rmtree(packed)
+        shutil.rmtree(packed)
     (packed / "pack").mkdir(parents=True)
     borrow(packed, objects)
     revisions = "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in without)]).encode()
@@ -178,7 +177,7 @@ def mend_loose(quarantine: Path, objects: Path) -> None:
 def _is_whole(path: Path) -> bool:
     """Return whether a loose object has the hash that is its name (gitformat-loose(5))."""
     oid = path.parent.name + path.name
-    digest = deferred.hashlib.sha1() if len(oid) == _SHA1 else deferred.hashlib.sha256()
+    digest = hashlib.sha1(usedforsecurity=False) if len(oid) == _SHA1 else hashlib.sha256()
     content = zlib.decompressobj()
     try:
         with path.open("rb") as compressed:

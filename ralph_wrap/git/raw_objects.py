@@ -6,13 +6,12 @@ import re
 from typing import NamedTuple
 
 from ralph_wrap.git.oid import is_oid
-from ralph_wrap.system import deferred
 
 _KIND_OF_MODE, _DIRECTORY, _GITLINK = 0o170000, 0o040000, 0o160000
-_COMMITTED = deferred.pattern(rb"^committer .*> (\d+)", re.MULTILINE)
+_COMMITTED = re.compile(rb"^committer .*> (\d+)", re.MULTILINE)
 _ENTRIES = {
-    40: deferred.pattern(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL),
-    64: deferred.pattern(rb"([0-7]+) ([^\0]+)\0(.{32})", re.DOTALL),
+    40: re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL),
+    64: re.compile(rb"([0-7]+) ([^\0]+)\0(.{32})", re.DOTALL),
 }
 """The entries of a tree, by the hexadecimal digits of an object id."""
 

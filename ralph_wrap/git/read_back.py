@@ -17,23 +17,18 @@ If something on the side of the present commits cannot be read, it makes nothing
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import DamageError
 from ralph_wrap.git.command import Git, decode
-from ralph_wrap.git.object_reader import ObjectReader, git_without_configuration, store_of
+from ralph_wrap.git.object_reader import Answer, ObjectReader, git_without_configuration, store_of
 from ralph_wrap.git.objects import list_refs
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.git.promised import Promises
-from ralph_wrap.git.raw_objects import TreeEntry, parse_commit, parse_tag, tree_entries
+from ralph_wrap.git.raw_objects import RawCommit, TreeEntry, parse_commit, parse_tag, tree_entries
 from ralph_wrap.system import files, text
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from pathlib import Path
-
-    from ralph_wrap.git.object_reader import Answer
-    from ralph_wrap.git.raw_objects import RawCommit
 
 _SHA1 = 40  # hexadecimal digits
 _SHALLOW = 64 << 20  # bytes of the list of commits at which a shallow clone ends

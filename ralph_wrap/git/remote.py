@@ -6,18 +6,14 @@ import contextlib
 import os
 import re
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import Git, decode, decode_lines, run_git, start_git
 from ralph_wrap.git.objects import VOLATILE, list_refs, set_refs
-from ralph_wrap.system import deferred
+from ralph_wrap.system.process import CompletedCommand, RunningCommand
 from ralph_wrap.system.process_table import bytes_read
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from ralph_wrap.system.process import CompletedCommand, RunningCommand
 
 # The configuration could push more than what we name.
 _OF_ANOTHER = "(atomic push failure)"  # another ref of the same push was rejected
@@ -30,7 +26,7 @@ _NONCE = 8  # bytes
 _LONGEST_PUSH = 86400  # seconds after which its refs count as left by a kill
 _KEEPALIVE = "ssh -o ServerAliveInterval=15 -o ServerAliveCountMax=3"
 """sshd answers for a server that works; without an answer for 45 s, ssh gives the connection up."""
-_PROGRESS = deferred.pattern(
+_PROGRESS = re.compile(
     r"(remote: )?([\w ]+: +\d+% \(\d+/\d+\)|[\w ]+ objects: +\d+|Total \d+ \(|Delta compression )"
     r"|From |.* -> "
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import (
     TO_SEE_DAMAGE,
@@ -23,9 +24,6 @@ from ralph_wrap.git.command import Git, decode, decode_lines, finish_git, run_gi
 from ralph_wrap.git.worktrees import list_worktrees
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 OLDEST = (2, 15)
 """The oldest git version with which a session can run in a worktree."""

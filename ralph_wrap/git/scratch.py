@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import time
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ralph_wrap.system import deferred, files, privileges, temporary
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+from ralph_wrap.system import files, privileges, temporary
 
 _YOUNG = 60.0  # seconds: the process that created it may not have locked it yet
 
@@ -40,7 +38,7 @@ def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
             if lock:
                 lock.release()
     finally:
-        deferred.shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def private_directory(
@@ -88,5 +86,5 @@ def _tidy(parent: Path, prefix: str) -> None:
                 continue
             if time.time() - status.st_mtime < _YOUNG or (lock := files.try_lock(path)) is None:
                 continue
-            deferred.shutil.rmtree(path, ignore_errors=True)
+            shutil.rmtree(path, ignore_errors=True)
             lock.release()

@@ -29,21 +29,16 @@ What looks at branches asks the repository itself only this::
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+from ralph_wrap.git.command import Git
+from ralph_wrap.git.repository import Repository
 from ralph_wrap.git.safe.attributes import counting_attributes
-from ralph_wrap.git.safe.entries import format_config
+from ralph_wrap.git.safe.entries import ConfigEntry, format_config
 from ralph_wrap.git.safe.user_config import NO_USER_CONFIG, user_entries
 from ralph_wrap.git.scratch import private_directory
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from ralph_wrap.git.command import Git
-    from ralph_wrap.git.repository import Repository
-    from ralph_wrap.git.safe.entries import ConfigEntry
 
 _NAME = "ralph-wrap-shadow-"
 _SHALLOW = 64 << 20  # bytes of the list of commits at which a shallow clone ends

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import DURABLE, Git, decode, run_git, start_git
 from ralph_wrap.git.index import encode_paths, submodules_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ralph_wrap.system import process
+from ralph_wrap.system import process
 
 # With this configuration git could take a changed file for an unchanged one, or stop `add` half way.
 _SUSPICIOUS = (

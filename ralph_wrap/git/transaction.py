@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from ralph_wrap.git.command import DURABLE, Git, decode_lines, run_git
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
 
 _UNLOGGED = ("-c", "core.logAllRefUpdates=false")  # a ref that has a reflog keeps it, and gets an entry
 

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import NO_SUCH_OPTION, Git, decode, run_git_again, start_git
-
-if TYPE_CHECKING:
-    from ralph_wrap.system.process import RunningCommand
+from ralph_wrap.system.process import RunningCommand
 
 _COMMAND = ("worktree", "list", "--porcelain")
 _BRANCHES = "refs/heads/"

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
-from ralph_wrap.agents.output import UsageLimitReached
+from ralph_wrap.agents.output import AgentFailure, Usage, UsageLimitReached
 from ralph_wrap.agents.output.transcript import shortened
+from ralph_wrap.config import LoopLimits
 from ralph_wrap.loop import budget
+from ralph_wrap.loop.listener import IterationOutput
 from ralph_wrap.loop.policy import CUT_SHORT, CutReason, Iteration, UsageLimitRefusal
 from ralph_wrap.loop.supervise import ASKED
-
-if TYPE_CHECKING:
-    from ralph_wrap.agents.output import AgentFailure, Usage
-    from ralph_wrap.config import LoopLimits
-    from ralph_wrap.loop.listener import IterationOutput
-    from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import Log
 
 FAILED = 1
 """Status of an iteration whose agent reports a failure, but exits with 0."""

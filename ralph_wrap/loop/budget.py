@@ -6,14 +6,12 @@ tokens count at the price of the iterations before.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ralph_wrap.agents.output import Usage
+from ralph_wrap.config import LoopLimits
+from ralph_wrap.config.settings import AgentInvocation
 from ralph_wrap.loop.policy import CutReason
-
-if TYPE_CHECKING:
-    from ralph_wrap.agents.output import Usage
-    from ralph_wrap.config import LoopLimits
-    from ralph_wrap.config.settings import AgentInvocation
 
 _LEAST = 0.0001  # the smallest cost limit for an agent, in US dollars; no agent accepts 0
 

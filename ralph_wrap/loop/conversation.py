@@ -8,19 +8,15 @@ deleted or too long, and every further iteration would fail.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import re
+from pathlib import Path
 
 from ralph_wrap.agents.output import AgentSessionId, OutputReader
-from ralph_wrap.system import deferred
+from ralph_wrap.config import AgentSettings
+from ralph_wrap.loop.policy import Iteration
+from ralph_wrap.system.log import Log
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.config import AgentSettings
-    from ralph_wrap.loop.policy import Iteration
-    from ralph_wrap.system.log import Log
-
-_NAME = deferred.pattern(
+_NAME = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"
 )  # must not begin like an option; these agents use UUIDs and similar ids
 

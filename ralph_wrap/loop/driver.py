@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
-from ralph_wrap.config import OnLeak
+from ralph_wrap.config import OnLeak, Settings
 from ralph_wrap.errors import RalphError
 from ralph_wrap.loop.agent_report import FAILED
 from ralph_wrap.loop.iteration import IterationRunner
+from ralph_wrap.loop.iteration_context import IterationContext
 from ralph_wrap.loop.limits import PROMISE_GRACE
+from ralph_wrap.loop.listener import OutputListener
 from ralph_wrap.loop.policy import (
     CUT_SHORT,
     CutReason,
@@ -27,16 +28,10 @@ from ralph_wrap.loop.supervise import ASKED, AgentSupervisor
 from ralph_wrap.loop.terminal import find_terminal
 from ralph_wrap.loop.usage_limit import AgentAccount
 from ralph_wrap.loop.usage_limit_wait import UsageLimitWait
+from ralph_wrap.system.log import Log
+from ralph_wrap.system.output_relay import OutputRelay
+from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import command
-
-if TYPE_CHECKING:
-    from ralph_wrap.config import Settings
-    from ralph_wrap.loop.iteration_context import IterationContext
-    from ralph_wrap.loop.listener import OutputListener
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.system.output_relay import OutputRelay
-    from ralph_wrap.system.signals import SignalHandlers
-
 
 _LOOK_FOR_ROOM = 2.0  # seconds between two looks at a full disk
 

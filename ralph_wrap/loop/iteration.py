@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
+from ralph_wrap.config import AgentSettings, LoopLimits
 from ralph_wrap.loop import budget, prompt
 from ralph_wrap.loop.agent_report import AgentReports
 from ralph_wrap.loop.conversation import AgentConversation
+from ralph_wrap.loop.iteration_context import IterationContext
 from ralph_wrap.loop.limits import IterationLimits
+from ralph_wrap.loop.listener import OutputListener
 from ralph_wrap.loop.policy import Iteration
 from ralph_wrap.loop.start_error import unstarted
-from ralph_wrap.loop.supervise import Termination
+from ralph_wrap.loop.supervise import AgentSupervisor, Termination
+from ralph_wrap.loop.terminal import Terminal
 from ralph_wrap.system import process
-
-if TYPE_CHECKING:
-    from ralph_wrap.config import AgentSettings, LoopLimits
-    from ralph_wrap.loop.iteration_context import IterationContext
-    from ralph_wrap.loop.listener import OutputListener
-    from ralph_wrap.loop.supervise import AgentSupervisor
-    from ralph_wrap.loop.terminal import Terminal
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.system.output_relay import OutputRelay
+from ralph_wrap.system.log import Log
+from ralph_wrap.system.output_relay import OutputRelay
 
 _KILLED = 128  # a higher exit status is a signal's
 

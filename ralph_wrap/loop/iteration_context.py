@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ralph_wrap.system.process import ProcessGroup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from ralph_wrap.state.stop_request import StopRequests
-    from ralph_wrap.system.process import ProcessSpec
-    from ralph_wrap.system.process_tree import ProcessTree
+from ralph_wrap.state.stop_request import StopRequests
+from ralph_wrap.system.process import ProcessGroup, ProcessSpec
+from ralph_wrap.system.process_tree import ProcessTree
 
 
 class IterationContext(NamedTuple):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
+from ralph_wrap.config import LoopLimits
 from ralph_wrap.loop.budget import TotalUsage, reached
+from ralph_wrap.loop.listener import OutputListener
 from ralph_wrap.loop.policy import CutReason
-
-if TYPE_CHECKING:
-    from ralph_wrap.config import LoopLimits
-    from ralph_wrap.loop.listener import OutputListener
-    from ralph_wrap.system.output_relay import OutputRelay
+from ralph_wrap.system.output_relay import OutputRelay
 
 PROMISE_GRACE = 60.0
 """Seconds that an agent may keep running after the final answer with its promise."""

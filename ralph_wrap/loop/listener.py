@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.agents.output import (
     AgentFailure,
     AgentMessage,
     AgentSessionId,
     AgentWarning,
+    Event,
     FinalAnswer,
     OutputReader,
     SkippedLine,
@@ -18,11 +19,8 @@ from ralph_wrap.agents.output import (
     UsageLimitReached,
 )
 from ralph_wrap.agents.output.transcript import TranscriptFormatter
+from ralph_wrap.config import AgentSettings
 from ralph_wrap.loop.promise import Promise, PromiseFinder
-
-if TYPE_CHECKING:
-    from ralph_wrap.agents.output import Event
-    from ralph_wrap.config import AgentSettings
 
 _NO_COST = Usage(0)
 _NO_PROMISE = Promise(kept=False, seen=False)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ralph_wrap.config import OnLeak
+from ralph_wrap.config import LoopLimits, OnLeak
 from ralph_wrap.errors import RalphError
-
-if TYPE_CHECKING:
-    from ralph_wrap.config import LoopLimits
 
 CUT_SHORT = 124
 """Exit status of an iteration that reached a limit (as of ``timeout(1)``)."""

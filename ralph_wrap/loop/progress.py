@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Self
 
+from ralph_wrap.config import LoopLimits
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import Git, count_commits, git_environment, resolve_commit
+from ralph_wrap.loop.iteration_context import IterationContext
+from ralph_wrap.loop.listener import OutputListener
+from ralph_wrap.system.log import Log
 from ralph_wrap.system.text import span
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Self
-
-    from ralph_wrap.config import LoopLimits
-    from ralph_wrap.loop.iteration_context import IterationContext
-    from ralph_wrap.loop.listener import OutputListener
-    from ralph_wrap.system.log import Log
 
 _MINUTE, _HOUR = 60, 60 * 60
 

@@ -8,18 +8,17 @@ an agent of plain text shows the prompt.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
-
-from ralph_wrap.system import deferred
 
 _BLANK = " \t\r\n\f\v\u00a0"
 _EMPHASIS = "*_~`"
 _OPENING = _BLANK + _EMPHASIS + "#-"
 _MARKS = (_OPENING + ">+").encode("ascii", "ignore")
-_SEQUENCE = deferred.pattern(rb"\x1b\[[0-?]*[ -/]*[@-~]")  # ECMA-48: colours, and whatever else has this form
-_QUOTED = deferred.pattern(r"[\s*_~`#-]*[>+]")
+_SEQUENCE = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")  # ECMA-48: colours, and whatever else has this form
+_QUOTED = re.compile(r"[\s*_~`#-]*[>+]")
 _CLOSING = _BLANK + _EMPHASIS + ".!\u2026\u3002\uff01"
-_SENTENCE_END = deferred.pattern(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bcf)(?<!\bvs)[.!?\u2026\u3002\uff01\uff1f]\Z")
+_SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bcf)(?<!\bvs)[.!?\u2026\u3002\uff01\uff1f]\Z")
 _QUOTES = _EMPHASIS + "\"')]\u00bb\u201d\u2019"
 _LONGEST = 4096  # bytes that are kept of a line before its end, beside the promise
 

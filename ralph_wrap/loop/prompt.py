@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
-from ralph_wrap.config import prompt_file
+from ralph_wrap.config import AgentSettings, prompt_file
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from ralph_wrap.config import AgentSettings
 
 
 def content(agent: AgentSettings) -> bytes | None:

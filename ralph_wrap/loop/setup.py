@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
 
+from ralph_wrap.config import SetupSettings
 from ralph_wrap.errors import SetupError
+from ralph_wrap.loop.iteration_context import IterationContext
 from ralph_wrap.loop.policy import CutReason
-from ralph_wrap.loop.supervise import Termination
+from ralph_wrap.loop.supervise import AgentSupervisor, Termination
 from ralph_wrap.system import process
-
-if TYPE_CHECKING:
-    from ralph_wrap.config import SetupSettings
-    from ralph_wrap.loop.iteration_context import IterationContext
-    from ralph_wrap.loop.supervise import AgentSupervisor
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.system.output_relay import OutputRelay
+from ralph_wrap.system.log import Log
+from ralph_wrap.system.output_relay import OutputRelay
 
 _SHOWN = 60  # maximum number of characters of the command in messages
 

@@ -9,24 +9,18 @@ from __future__ import annotations
 import select
 import signal
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
 
+from ralph_wrap.loop.iteration_context import IterationContext
 from ralph_wrap.loop.policy import CUT_SHORT, CutReason, Iteration
-from ralph_wrap.state.stop_request import StopMode
+from ralph_wrap.loop.progress import Progress
+from ralph_wrap.loop.terminal import Terminal
+from ralph_wrap.state.stop_request import StopMode, StopRequests
+from ralph_wrap.system.log import Log
+from ralph_wrap.system.output_relay import OutputRelay
+from ralph_wrap.system.process import ProcessGroup
 from ralph_wrap.system.process_tree import GroupTermination
-from ralph_wrap.system.signals import suspend
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from ralph_wrap.loop.iteration_context import IterationContext
-    from ralph_wrap.loop.progress import Progress
-    from ralph_wrap.loop.terminal import Terminal
-    from ralph_wrap.state.stop_request import StopRequests
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.system.output_relay import OutputRelay
-    from ralph_wrap.system.process import ProcessGroup
-    from ralph_wrap.system.signals import SignalHandlers
+from ralph_wrap.system.signals import SignalHandlers, suspend
 
 ASKED = {CutReason.SIGNAL, CutReason.STOP}
 """A user or a signal asked for the end; the command's own exit status and promise do not matter."""

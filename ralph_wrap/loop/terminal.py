@@ -7,16 +7,12 @@ import os
 import select
 import signal
 import termios
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from ralph_wrap.config import AgentSettings
+from ralph_wrap.system.process import ProcessGroup
 from ralph_wrap.system.screen import RESTORED
 from ralph_wrap.system.signals import suspend
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ralph_wrap.config import AgentSettings
-    from ralph_wrap.system.process import ProcessGroup
 
 
 class Terminal:

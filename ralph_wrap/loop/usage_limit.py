@@ -15,23 +15,21 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import re
 import shlex
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 from ralph_wrap.loop.policy import LONGEST_HOLD
-from ralph_wrap.system import deferred, files, liveness
+from ralph_wrap.system import files, liveness
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.uptime import uptime
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-    from typing import Any
-
 _FORMAT = DocumentFormat(version=1, largest=4096)
 _DIGITS = 8
-_ACCOUNT_VARIABLES = deferred.pattern(
+_ACCOUNT_VARIABLES = re.compile(
     r".*_(API_KEY|AUTH_TOKEN|OAUTH_TOKEN|BASE_URL)|HOME|CLAUDE_CONFIG_DIR|CODEX_HOME|XDG_(CONFIG|DATA)_HOME"
 )
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ralph_wrap.loop.policy import UsageLimitRefusal
-    from ralph_wrap.loop.progress import Progress
-    from ralph_wrap.loop.supervise import AgentSupervisor
-    from ralph_wrap.loop.usage_limit import AgentAccount
-    from ralph_wrap.system.log import Log
+from ralph_wrap.loop.policy import UsageLimitRefusal
+from ralph_wrap.loop.progress import Progress
+from ralph_wrap.loop.supervise import AgentSupervisor
+from ralph_wrap.loop.usage_limit import AgentAccount
+from ralph_wrap.system.log import Log
 
 _SPREAD = 5.0  # maximum delay in seconds, so that sessions continue one after the other after a limit
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ralph_wrap.git import environment_with_config, environment_without_repository
+from ralph_wrap.session.context import SessionContext
+from ralph_wrap.session.workspace import Workspace
 from ralph_wrap.state.ports import port_for
 from ralph_wrap.state.project import registries
 from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.worktree.layout import environment_config
-
-if TYPE_CHECKING:
-    from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.session.workspace import Workspace
 
 # Without its .git file, git would find the project's own checkout above the worktree, and commit there.
 _CEILING = "GIT_CEILING_DIRECTORIES"

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.loop import Driver, IterationContext, OutputListener
+from ralph_wrap.loop import Driver, IterationContext, LoopResult, OutputListener
 from ralph_wrap.session.agent_environment import agent_environment, port_of
-from ralph_wrap.session.ending import run_step, try_update
+from ralph_wrap.session.checkpoint import Checkpoint
+from ralph_wrap.session.context import SessionContext
+from ralph_wrap.session.ending import SessionState, run_step, try_update
+from ralph_wrap.session.own_files import OwnFiles
+from ralph_wrap.session.sandbox.start import Sandbox
+from ralph_wrap.session.workspace import Workspace
+from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.stop_request import SessionHurry, StopRequests
-from ralph_wrap.system import deferred
+from ralph_wrap.system.files import FileLock
 from ralph_wrap.system.output_relay import OutputRelay
-from ralph_wrap.system.process import ProcessGroup
+from ralph_wrap.system.process import ProcessGroup, ProcessSpec
+from ralph_wrap.system.process_tree import ProcessTree
+from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
-
-if TYPE_CHECKING:
-    import contextlib
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ralph_wrap.loop import LoopResult
-    from ralph_wrap.session.checkpoint import Checkpoint
-    from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.session.ending import SessionState
-    from ralph_wrap.session.own_files import OwnFiles
-    from ralph_wrap.session.workspace import Workspace
-    from ralph_wrap.state.claim import SessionClaim
-    from ralph_wrap.system.files import FileLock
-    from ralph_wrap.system.process import ProcessSpec
-    from ralph_wrap.system.process_tree import ProcessTree
-    from ralph_wrap.system.signals import SignalHandlers
 
 
 class AgentLoop:
@@ -112,7 +105,7 @@ class AgentLoop:
         backend = self._context.sandbox
         if backend is None:
             return ProcessGroup
-        sandbox = deferred.start.Sandbox(self._context, self._workspace, backend, self._process_tree)
+        sandbox = Sandbox(self._context, self._workspace, backend, self._process_tree)
         return stack.enter_context(sandbox).start
 
     def _iteration_context(

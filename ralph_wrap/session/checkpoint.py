@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ralph_wrap.errors import GitError, RalphError
-from ralph_wrap.git import resolve_commit
+from ralph_wrap.git import Git, resolve_commit
 from ralph_wrap.git.remote import push_addresses
+from ralph_wrap.session.clone_end import CloneEnd
+from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.lost_snapshots import drop_lost
+from ralph_wrap.session.remote.mirror import Mirror
+from ralph_wrap.session.remote.push import BranchPush
 from ralph_wrap.state.project import repository_of
-from ralph_wrap.system import deferred
+from ralph_wrap.state.record import SessionRecord
+from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.disk import first_full
+from ralph_wrap.system.process_tree import ProcessTree
 from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
-from ralph_wrap.worktree.save.checkpoint import commit_all, has_no_other_work, snapshot
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.session.clone_end import CloneEnd
-    from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.session.remote.mirror import Mirror
-    from ralph_wrap.session.remote.push import BranchPush
-    from ralph_wrap.state.record import SessionRecord
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.process_tree import ProcessTree
-    from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.checkpoint import Snapshot
+from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.save.checkpoint import Snapshot, commit_all, has_no_other_work, snapshot
 
 _ATTEMPTS = 3  # to take a snapshot between two commits of an agent
 _MOST_UNKEPT = 3  # iterations in a row that a full disk does not take, before the loop waits for room
@@ -94,7 +87,7 @@ class Checkpoint:
                 "handover.ignored", f"no effect: {', '.join(wanted)}; there is no worktree of our own"
             )
         if tree is not None and context.settings.push is not None:
-            self._push = deferred.push.BranchPush(
+            self._push = BranchPush(
                 _pushing(context, context.settings.push),
                 context.settings.push,
                 tree.branch,

@@ -17,16 +17,19 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.branches.intake import BASES, SUFFIX, forget, import_bundle, may_name_branches
 from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.git import count_commits, list_refs
 from ralph_wrap.git.bundle import unpack, write_bundle
 from ralph_wrap.git.transaction import RefChange, change_refs
-from ralph_wrap.state.project import CLONES, RUN, is_writable, repository_of, with_replica
+from ralph_wrap.state.project import CLONES, RUN, Project, is_writable, repository_of, with_replica
+from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
+from ralph_wrap.system.log import Log
 from ralph_wrap.worktree.create.clone import NEW_SUFFIX, rebuild_replica
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, is_clone_of, session_lock
@@ -34,13 +37,6 @@ from ralph_wrap.worktree.remove import leaving_places
 from ralph_wrap.worktree.save.commits import make_snapshots, unreachable
 from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.trash import discard_clone
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.record import SessionRecord
-    from ralph_wrap.system.log import Log
 
 _REBUILT = ".rebuilt"
 """The suffix of a replica that a sweep has made."""

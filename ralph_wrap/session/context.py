@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
-from ralph_wrap.config import Isolation
+from ralph_wrap.config import Isolation, Settings
+from ralph_wrap.session import worktree_end
+from ralph_wrap.session.clone_end import CloneEnd
 from ralph_wrap.session.pool import SessionPool
-from ralph_wrap.state.project import CLONES, WORKTREES, with_replica
-from ralph_wrap.system import deferred
-from ralph_wrap.worktree.layout import EVERYTHING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from ralph_wrap.config import Settings
-    from ralph_wrap.session.clone_end import CloneEnd
-    from ralph_wrap.session.sandbox.backend import SandboxBackend
-    from ralph_wrap.session.worktree_end import WorktreeEnd
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import Registry, SessionRecord
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.layout import WorktreeLayout
+from ralph_wrap.session.sandbox.backend import SandboxBackend
+from ralph_wrap.session.worktree_end import WorktreeEnd
+from ralph_wrap.state.project import CLONES, WORKTREES, Project, with_replica
+from ralph_wrap.state.registry import Registry, SessionRecord
+from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.log import Log
+from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout
 
 
 class SessionContext(NamedTuple):
@@ -71,7 +65,7 @@ class SessionContext(NamedTuple):
     @property
     def end(self) -> WorktreeEnd:
         """How the session's worktree ends."""
-        ends = deferred.worktree_end
+        ends = worktree_end
         policy = ends.WorktreePolicy.of_settings(self.settings)
         return ends.WorktreeEnd(self.keeping, self.record, self.log, policy, self.pool.reuse)
 
@@ -80,9 +74,7 @@ class SessionContext(NamedTuple):
         """How the work of the session's clone comes out; ``None`` if it has none."""
         if self.replica is None or self.home is None:
             return None
-        return deferred.clone_end.CloneEnd(
-            self.project, self.home, self.record, self.log, self.replica, self.branch
-        )
+        return CloneEnd(self.project, self.home, self.record, self.log, self.replica, self.branch)
 
     @property
     def pool(self) -> SessionPool:

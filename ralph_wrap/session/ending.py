@@ -5,37 +5,29 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
-from ralph_wrap.config import OnLeak
+from ralph_wrap.config import OnLeak, Settings
 from ralph_wrap.errors import GitError, RalphError, explained
-from ralph_wrap.git import count_commits
-from ralph_wrap.session.workspace import recorded
-from ralph_wrap.system import deferred
-from ralph_wrap.system.log import Commands, lines_of, traceback_of
+from ralph_wrap.git import Git, count_commits
+from ralph_wrap.loop import LoopResult, OutputListener
+from ralph_wrap.session import exit_report
+from ralph_wrap.session.clone_end import CloneEnd
+from ralph_wrap.session.context import SessionContext
+from ralph_wrap.session.remote.take_up import TakenUpWork
+from ralph_wrap.session.workspace import Workspace, recorded
+from ralph_wrap.state.audit.guard import SessionGuard
+from ralph_wrap.state.claim import SessionClaim
+from ralph_wrap.state.project import Project
+from ralph_wrap.state.report import SessionReport, ending, how_it_ended, summary
+from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.log import Commands, Log, lines_of, traceback_of
+from ralph_wrap.system.output_relay import OutputRelay
+from ralph_wrap.worktree.leaks.monitor import LeakMonitor
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, read_mark
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from ralph_wrap.config import Settings
-    from ralph_wrap.git import Git
-    from ralph_wrap.loop import LoopResult, OutputListener
-    from ralph_wrap.session.clone_end import CloneEnd
-    from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.session.remote.take_up import TakenUpWork
-    from ralph_wrap.session.workspace import Workspace
-    from ralph_wrap.state.audit.guard import SessionGuard
-    from ralph_wrap.state.claim import SessionClaim
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.report import SessionReport
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.system.output_relay import OutputRelay
-    from ralph_wrap.worktree.leaks.monitor import LeakMonitor
-    from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.remove import WorktreeOutcome
+from ralph_wrap.worktree.remove import WorktreeOutcome
 
 _READER_PATIENCE = 60.0  # seconds to wait at the end for the reader of our stdout
 
@@ -166,7 +158,7 @@ class SessionEnd:
             self._log.event("session.failed", traceback=traceback_of(failure))
         report = self._make_report(context)
         if context is not None:
-            ahead = deferred.exit_report.commits_ahead(context.project, self._settings.main, report)
+            ahead = exit_report.commits_ahead(context.project, self._settings.main, report)
             report = report._replace(ahead=ahead).proven(
                 context.record.task, self._claim.directory, context.project
             )
@@ -185,10 +177,10 @@ class SessionEnd:
                 commits = self._count_commits(context.project.git, tree)
         result = (state.result.ended_by, state.result.status) if state.result else None
         # The signals are read last: one may arrive until now.
-        ended_by, status = deferred.report.how_it_ended(
+        ended_by, status = how_it_ended(
             result, self._cancel.first, state.failure, agent_started=state.agent_started
         )
-        report = deferred.report.SessionReport.of(
+        report = SessionReport.of(
             recorded(self._claim.record, workspace),
             ended_by=ended_by,
             exit_status=status,
@@ -203,7 +195,7 @@ class SessionEnd:
             tampering=state.guard.found if state.guard else None,
             taken_up=state.taken_up._asdict() if state.taken_up else None,
         )
-        return deferred.exit_report.with_outcome(report, state.outcome) if state.outcome else report
+        return exit_report.with_outcome(report, state.outcome) if state.outcome else report
 
     def _count_commits(self, git: Git, tree: LinkedWorktree) -> int | None:
         """Count the commits of the session's branch; ``None`` if the branch does not exist any more."""
@@ -234,8 +226,8 @@ class SessionEnd:
             self._give_readers_time(self._state.relay)
         self._log.tell_repeated()
         if (report := self._state.report) is not None:
-            text = deferred.report.summary(report, self._claim.directory / "output.log", self._log.location)
-            self._log.block("session.released", deferred.report.ending(report), text, **report.to_dict())
+            text = summary(report, self._claim.directory / "output.log", self._log.location)
+            self._log.block("session.released", ending(report), text, **report.to_dict())
         self._log.window_title("")
         self._log.close()
 

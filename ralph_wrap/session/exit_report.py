@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ralph_wrap import branches
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import count_commits, pointer
-
-if TYPE_CHECKING:
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.report import SessionReport
-    from ralph_wrap.worktree.remove import WorktreeOutcome
+from ralph_wrap.state.project import Project
+from ralph_wrap.state.report import SessionReport
+from ralph_wrap.worktree.remove import WorktreeOutcome
 
 _NAMED = 10  # maximum number of ignored files to name; the others are counted
 _OF_OUTCOME = {"saved_paths", "snapshots", "submodules"}  # lists that the outcome replaces

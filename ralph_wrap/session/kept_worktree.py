@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
 from ralph_wrap.session.worktree_end import try_again_hint
-from ralph_wrap.system import deferred, files
+from ralph_wrap.state.project import Project
+from ralph_wrap.state.registry import Registry, SessionRecord
+from ralph_wrap.system import files
+from ralph_wrap.system.files import lock_holder
 from ralph_wrap.system.liveness import SessionNames
+from ralph_wrap.system.log import Log
 from ralph_wrap.system.text import command
+from ralph_wrap.worktree.remove import WorktreeOutcome
 from ralph_wrap.worktree.way_out import remaining_ways
-
-if TYPE_CHECKING:
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import Registry, SessionRecord
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.remove import WorktreeOutcome
 
 
 def remove_kept(project: Project, home: Registry, record: SessionRecord, log: Log) -> WorktreeOutcome | None:
@@ -40,7 +37,7 @@ def remove_kept(project: Project, home: Registry, record: SessionRecord, log: Lo
     directory = home.sessions / record.session
     lock = files.try_lock(directory)
     if lock is None:
-        held = deferred.lock_holder.held_lock(directory)
+        held = lock_holder.held_lock(directory)
         raise RalphError(
             f"another process removes the worktree of session {record.session}: {held.sentence}", held.hint
         )

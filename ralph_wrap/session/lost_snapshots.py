@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ralph_wrap.errors import TO_SEE_DAMAGE, GitError
+from ralph_wrap.git import Git
+from ralph_wrap.system.log import Log
 from ralph_wrap.system.text import command
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.commits import drop_lost_snapshots
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.model import LinkedWorktree
 
 
 def drop_lost(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from ralph_wrap.branches.intake import may_name_branches
 from ralph_wrap.config import SubmoduleMode
@@ -19,6 +19,7 @@ from ralph_wrap.errors import (
     RalphError,
 )
 from ralph_wrap.git import list_refs, worktree_holding
+from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.workspace import (
     Workspace,
     copy_ignored_files,
@@ -27,19 +28,17 @@ from ralph_wrap.session.workspace import (
     put_back,
     restore_submodules,
 )
+from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
 from ralph_wrap.state.project import CLONES, RUN, repository_of
 from ralph_wrap.state.record import SessionRecord
-from ralph_wrap.system import deferred, files
+from ralph_wrap.system import files
 from ralph_wrap.system.text import command
+from ralph_wrap.worktree.create import submodules
 from ralph_wrap.worktree.create.clone import create_clone
 from ralph_wrap.worktree.create.replica import refresh, trust_cloned
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.restore import restore
 
 
 def open_clone(context: SessionContext) -> Workspace:
@@ -169,7 +168,7 @@ def _init_submodules(context: SessionContext, tree: LinkedWorktree) -> None:
     own, shared = tree.path / ".git", repository_of(context.project).common_dir
     # No agent has worked in the clone yet, so git may run in it.
     clone = tree._replace(registration=own, common_dir=own, clone=False)
-    deferred.submodules.init_submodules(
+    submodules.init_submodules(
         clone, context.project.git, log=context.log, cancel=context.cancel, model=shared
     )
     try:
@@ -189,17 +188,16 @@ def _restore(context: SessionContext, tree: LinkedWorktree) -> str | None:
     git = context.keeping.git
     own = tree.path / ".git"
 
-    def restore() -> str | None:
+    def restore_work() -> str | None:
         # No agent has worked in the clone yet, so git may run in it.
         clone = tree._replace(registration=own, common_dir=own)
-        saved = deferred.restore.restore(clone, git._replace(cwd=own, git_dir=own), context.record.id)
+        saved = restore(clone, git._replace(cwd=own, git_dir=own), context.record.id)
         refresh(tree, git)
         return saved
 
     def abandon() -> None:
-        ends = deferred.worktree_end
-        end = ends.WorktreeEnd(context.keeping, context.record, context.log, ends.WorktreePolicy())
+        end = WorktreeEnd(context.keeping, context.record, context.log, WorktreePolicy())
         assert context.home is not None
         end.leave(tree, context.home.trash, unstarted=True)
 
-    return put_back(context, tree.path, restore, abandon)
+    return put_back(context, tree.path, restore_work, abandon)

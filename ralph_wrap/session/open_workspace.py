@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from ralph_wrap.config import Isolation, SubmoduleMode
 from ralph_wrap.errors import (
     GitTooOldError,
     IsolationError,
     NotARepositoryError,
+    RalphError,
 )
-from ralph_wrap.git import read_head
+from ralph_wrap.git import Repository, read_head
+from ralph_wrap.session import open_clone, plain_root, worktree_end
+from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.workspace import (
     Workspace,
     copy_ignored_files,
@@ -21,22 +25,17 @@ from ralph_wrap.session.workspace import (
     restore_submodules,
 )
 from ralph_wrap.state.project import RUN
-from ralph_wrap.system import deferred
 from ralph_wrap.system.text import command
+from ralph_wrap.worktree import restore
+from ralph_wrap.worktree.create import submodules
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.git_file import identity_of
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
+from ralph_wrap.worktree.leaks.monitor import LeakMonitor
+from ralph_wrap.worktree.model import LinkedWorktree, ObjectStamps
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ralph_wrap.errors import RalphError
-    from ralph_wrap.git import Repository
-    from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.worktree.leaks.monitor import LeakMonitor
-    from ralph_wrap.worktree.model import LinkedWorktree, ObjectStamps
-    from ralph_wrap.worktree.warm import WarmWorktree
+from ralph_wrap.worktree.save import sync
+from ralph_wrap.worktree.warm import WarmWorktree
 
 
 def open_workspace(context: SessionContext, obstacle: IsolationError | None) -> Workspace:
@@ -54,9 +53,9 @@ def open_workspace(context: SessionContext, obstacle: IsolationError | None) -> 
 
     """
     if context.settings.isolation is Isolation.OFF:
-        return deferred.plain_root.enter_plain_root(context, None)
+        return plain_root.enter_plain_root(context, None)
     if context.settings.isolation is Isolation.CLONE:
-        return deferred.open_clone.open_clone(context)
+        return open_clone.open_clone(context)
     try:
         if problem := context.project.obstacle or obstacle:
             raise problem
@@ -70,7 +69,7 @@ def open_workspace(context: SessionContext, obstacle: IsolationError | None) -> 
             f"no isolation: {error.message}; working in {context.project.checkout} itself",
             error.hint,
         )
-        return deferred.plain_root.enter_plain_root(context, error.message)
+        return plain_root.enter_plain_root(context, error.message)
 
 
 def add_ignore_rule(context: SessionContext) -> None:
@@ -91,7 +90,7 @@ def _require_consent(context: SessionContext, reason: RalphError) -> None:
         IsolationError: the answer is no.
 
     """
-    deferred.plain_root.require_project(context.project)
+    plain_root.require_project(context.project)
     if context.agrees is None:
         return
     lines = [
@@ -135,7 +134,7 @@ class WorktreeOpening(NamedTuple):
 
         def meanwhile() -> None:
             nonlocal objects
-            objects = deferred.sync.object_stamps(repository.common_dir)
+            objects = sync.object_stamps(repository.common_dir)
             context.meanwhile()
             leak_monitor.take_first()
 
@@ -190,7 +189,7 @@ class WorktreeOpening(NamedTuple):
         saved = put_back(
             context,
             tree.path,
-            lambda: deferred.restore.restore(tree, context.project.git, context.record.id),
+            lambda: restore.restore(tree, context.project.git, context.record.id),
             lambda: self._abandon(tree),
         )
         if saved:
@@ -211,7 +210,7 @@ class WorktreeOpening(NamedTuple):
     def _abandon(self, tree: LinkedWorktree) -> None:
         """Save the changes in a worktree that cannot be used, and remove it."""
         context = self.context
-        ends = deferred.worktree_end
+        ends = worktree_end
         end = ends.WorktreeEnd(context.project, context.record, context.log, ends.WorktreePolicy())
         end.leave(tree, context.project.root / RUN / "trash", unstarted=True)
 
@@ -219,7 +218,5 @@ class WorktreeOpening(NamedTuple):
         """Add what a checkout lacks: submodules, and copies of ignored files."""
         context = self.context
         if context.settings.submodules is SubmoduleMode.INIT:
-            deferred.submodules.init_submodules(
-                tree, context.project.git, log=context.log, cancel=context.cancel
-            )
+            submodules.init_submodules(tree, context.project.git, log=context.log, cancel=context.cancel)
         copy_ignored_files(context, tree)

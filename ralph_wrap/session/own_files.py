@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from ralph_wrap.errors import RalphError
-from ralph_wrap.state.project import linked_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ralph_wrap.state.claim import SessionClaim
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
+from ralph_wrap.state.claim import SessionClaim
+from ralph_wrap.state.project import Project, linked_directory
+from ralph_wrap.system.log import Log
 
 
 class OwnFiles:

@@ -10,21 +10,17 @@ import contextlib
 import os
 import pwd
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.config import Isolation
 from ralph_wrap.errors import NotARepositoryError, PlainRootBusyError, UsageError
+from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.workspace import Workspace
-from ralph_wrap.state.project import registries
+from ralph_wrap.state.project import Project, registries
 from ralph_wrap.state.registry import SessionRecord
-from ralph_wrap.system import deferred, files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.state.project import Project
+from ralph_wrap.system import files
+from ralph_wrap.system.files import lock_holder
 
 _LEVELS = 2  # below a directory, for repositories: ~/src/app, ~/src/team/app
 _MOST_DIRECTORIES = 2000
@@ -109,7 +105,7 @@ def enter_plain_root(context: SessionContext, fallback: str | None) -> Workspace
 
 
 def _holder_of(root: Path) -> str:
-    return f"another session works in {root} already: {deferred.lock_holder.held_lock(root).sentence}"
+    return f"another session works in {root} already: {lock_holder.held_lock(root).sentence}"
 
 
 def _session_in(root: Path, context: SessionContext) -> str:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import NamedTuple
 
+from ralph_wrap.config import PoolSettings
 from ralph_wrap.config.authority import IMPLIES
-from ralph_wrap.git import list_refs
-from ralph_wrap.state.project import POOL
-from ralph_wrap.system import deferred, process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from pathlib import Path
-
-    from ralph_wrap.config import PoolSettings
-    from ralph_wrap.git import Repository
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.worktree.layout import WorktreeLayout
-    from ralph_wrap.worktree.warm import WarmWorktree
+from ralph_wrap.git import Repository, list_refs
+from ralph_wrap.state.project import POOL, Project
+from ralph_wrap.system import process
+from ralph_wrap.worktree import warm
+from ralph_wrap.worktree.layout import WorktreeLayout
+from ralph_wrap.worktree.pool import maintenance
+from ralph_wrap.worktree.warm import WarmWorktree
 
 
 class SessionPool(NamedTuple):
@@ -72,7 +69,7 @@ class SessionPool(NamedTuple):
             return None
         beside.mkdir(parents=True, exist_ok=True)
         ref = f"refs/heads/{branch}"
-        return deferred.warm.choose(
+        return warm.choose(
             self.project.git,
             repository,
             self.pool,
@@ -94,7 +91,7 @@ class SessionPool(NamedTuple):
 
         """
         if self.pool and self.settings.pool_keep:
-            deferred.maintenance.keep(directory, self.pool, self.session, self.settings.pool_keep, ignored)
+            maintenance.keep(directory, self.pool, self.session, self.settings.pool_keep, ignored)
 
     def refill(self) -> None:
         """Fill the pool in a background process.

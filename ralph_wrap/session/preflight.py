@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.agents import look_up
-from ralph_wrap.config import IgnoreLocation, Isolation, SandboxMode
+from ralph_wrap.config import AgentSettings, IgnoreLocation, Isolation, SandboxMode, Settings
 from ralph_wrap.config.repository_trust import require_direct
 from ralph_wrap.errors import DamagedRepositoryError, GitError, NoCheckoutError, UntrustedError, UsageError
 from ralph_wrap.git import (
+    Repository,
     decode,
     decode_lines,
     is_branch_name,
@@ -23,29 +27,24 @@ from ralph_wrap.git import (
     resolve_commit,
     run_git,
 )
+from ralph_wrap.git.remote import list_remotes, push_addresses
 from ralph_wrap.git.repository import require_new
 from ralph_wrap.git.safe.filters import require_same_files
+from ralph_wrap.session import plain_root
+from ralph_wrap.session.remote import claiming
+from ralph_wrap.session.sandbox import backend
+from ralph_wrap.session.sandbox.backend import SandboxBackend
 from ralph_wrap.state.ids import agent_ids_in
-from ralph_wrap.state.project import CLONES, WORKTREES, is_writable
-from ralph_wrap.system import deferred, privileges
+from ralph_wrap.state.project import CLONES, WORKTREES, Project, is_writable
+from ralph_wrap.state.registry import SessionRecord
+from ralph_wrap.system import privileges
 from ralph_wrap.system.process import OWN_COMMAND
 from ralph_wrap.system.text import plain, shortened
 from ralph_wrap.worktree.ignore import is_hidden
 from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, check_layout, directories
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from ralph_wrap.config import AgentSettings, Settings
-    from ralph_wrap.git import Repository
-    from ralph_wrap.session.sandbox.backend import SandboxBackend
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import SessionRecord
-
-
 _CONFIG_BY_ENVIRONMENT = (2, 31)  # GIT_CONFIG_COUNT
-_HEADING = deferred.pattern(r"^#{1,6}(?: +|$)| +#+$")  # CommonMark, *ATX headings*
+_HEADING = re.compile(r"^#{1,6}(?: +|$)| +#+$")  # CommonMark, *ATX headings*
 LONGEST_AGENT = 4000
 """Columns of a command in a record; PID 1 reads each record, and takes none that is larger than 64 KiB."""
 
@@ -99,9 +98,9 @@ def look_first(settings: Settings, project: Project) -> Preflight:
     _require_usable_repository(settings, project)
     if settings.sandbox is SandboxMode.OFF:
         return _look(settings, project)
-    with deferred.backend.start_trial(settings, project) as trial:
+    with backend.start_trial(settings, project) as trial:
         found = _look(settings, project)
-        return found._replace(sandbox=deferred.backend.choose(settings, project, trial))
+        return found._replace(sandbox=backend.choose(settings, project, trial))
 
 
 def _look(settings: Settings, project: Project) -> Preflight:
@@ -207,16 +206,13 @@ def _check_remotes(settings: Settings, project: Project) -> None:
     for key, remote in wanted.items():
         if remote is None:
             continue
-        if remote not in (names := deferred.remote.list_remotes(project.git)):
+        if remote not in (names := list_remotes(project.git)):
             hint = f"there is {', '.join(names)}" if names else "there is none: git remote add NAME URL"
             raise UsageError(f"{key}: {remote!r} is not the name of a remote", hint)
         require_direct(project.git.safe, remote)
     if settings.push is None or settings.remote is None:
         return
-    addresses = [
-        set(deferred.remote.push_addresses(project.git, remote))
-        for remote in (settings.push, settings.remote)
-    ]
+    addresses = [set(push_addresses(project.git, remote)) for remote in (settings.push, settings.remote)]
     if not addresses[0].isdisjoint(addresses[1]):
         raise UsageError(
             "push and remote lead to the same repository", "remove push: remote pushes the branch, too"
@@ -288,7 +284,7 @@ def _require_usable_repository(settings: Settings, project: Project) -> None:
     if isinstance(project.obstacle, UntrustedError | DamagedRepositoryError | NoCheckoutError):
         raise project.obstacle
     if settings.isolation is Isolation.PREFER and (project.repository is None or not project.repository.head):
-        deferred.plain_root.require_project(project)
+        plain_root.require_project(project)
     if project.repository is None:
         return
     for name in ("worktrees", "refs", "refs/heads", "logs"):
@@ -386,7 +382,7 @@ def taken_in(project: Project, remote: str | None) -> Callable[..., set[str]]:
     """
     if remote is None:
         return lambda name="": taken_ids(project, name)
-    taken_at = deferred.claiming.taken_at
+    taken_at = claiming.taken_at
     return lambda name="": taken_ids(project, name) | taken_at(project.git, remote, name)
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ralph_wrap.errors import RalphError, RefusedError
 from ralph_wrap.git import count_commits, list_refs
@@ -19,24 +20,18 @@ from ralph_wrap.session.preflight import committer
 from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
 from ralph_wrap.state import report
 from ralph_wrap.state.how_ended import KILLED
-from ralph_wrap.state.project import WORKTREES, with_replica
+from ralph_wrap.state.project import WORKTREES, Project, with_replica
+from ralph_wrap.state.registry import Registry, SessionRecord
 from ralph_wrap.state.remote_refs import REMOTES
 from ralph_wrap.state.session_start import START
 from ralph_wrap.system import files
+from ralph_wrap.system.log import Log
 from ralph_wrap.system.process import OWN_COMMAND
 from ralph_wrap.system.text import command
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.recover import adopt, moved_or_replaced
+from ralph_wrap.worktree.remove import WorktreeOutcome
 from ralph_wrap.worktree.save.unused_branch import drop_branch_at
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import Registry, SessionRecord
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.remove import WorktreeOutcome
 
 
 class SharedFacts:

@@ -20,47 +20,42 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import gc
 import os
 import shlex
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
 
 from ralph_wrap.config import Settings
-from ralph_wrap.errors import RalphError
+from ralph_wrap.errors import IsolationError, RalphError
+from ralph_wrap.loop import LoopResult
+from ralph_wrap.session import agent_loop
 from ralph_wrap.session.agent_environment import port_of
+from ralph_wrap.session.agent_loop import AgentLoop
+from ralph_wrap.session.checkpoint import Checkpoint
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.ending import SessionEnd, SessionState, has_left_worktree, run_step, try_update
 from ralph_wrap.session.open_workspace import add_ignore_rule, open_workspace
 from ralph_wrap.session.own_files import OwnFiles
-from ralph_wrap.session.preflight import look_first, planned, taken_in
+from ralph_wrap.session.preflight import Preflight, look_first, planned, taken_in
+from ralph_wrap.session.remote import claiming
+from ralph_wrap.session.remote.mirror import Mirror
 from ralph_wrap.session.workspace import Workspace, recorded
-from ralph_wrap.state.claim import claim_again, claim_id
-from ralph_wrap.state.project import find_project, register_session
-from ralph_wrap.system import deferred, liveness, privileges, process_tree
+from ralph_wrap.state import session_start
+from ralph_wrap.state.audit.guard import SessionGuard
+from ralph_wrap.state.claim import SessionClaim, claim_again, claim_id
+from ralph_wrap.state.project import Project, find_project, register_session
+from ralph_wrap.state.record import SessionRecord
+from ralph_wrap.state.registry import Registry
+from ralph_wrap.state.report import SessionReport, banner
+from ralph_wrap.state.session_start import SessionStart
+from ralph_wrap.system import liveness, privileges, process_tree
 from ralph_wrap.system.log import Log, on_stderr
 from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import location
 from ralph_wrap.worktree.ownership import write_anchor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
-    from typing import Self
-
-    from ralph_wrap.errors import IsolationError
-    from ralph_wrap.loop import LoopResult
-    from ralph_wrap.session.agent_loop import AgentLoop
-    from ralph_wrap.session.preflight import Preflight
-    from ralph_wrap.session.remote.mirror import Mirror
-    from ralph_wrap.state.audit.guard import SessionGuard
-    from ralph_wrap.state.claim import SessionClaim
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.record import SessionRecord
-    from ralph_wrap.state.registry import Registry
-    from ralph_wrap.state.report import SessionReport
-    from ralph_wrap.state.session_start import SessionStart
 
 
 class Session:
@@ -231,7 +226,7 @@ class Session:
         if self._settings.remote is None:
             return None
         start = _how_it_started(self._settings, context.project)
-        return deferred.claiming.begin(context, claim, start, self._state, self._at_end)
+        return claiming.begin(context, claim, start, self._state, self._at_end)
 
     def _start_work(
         self,
@@ -244,7 +239,7 @@ class Session:
         own_files: OwnFiles,
     ) -> None:
         """Make the session ready for its agent."""
-        checkpoint = deferred.checkpoint.Checkpoint(context, workspace.tree, processes, mirror)
+        checkpoint = Checkpoint(context, workspace.tree, processes, mirror)
         clone = context.clone_end
         steps = [("push the branch", lambda: checkpoint.finish(self._signals.cancel))]
         if clone is not None:
@@ -265,8 +260,6 @@ class Session:
             self._at_end("begin to look outside", lambda: end.start_last_look(leaks))
         if self._whole_process:
             process_tree.become_subreaper()
-            gc.freeze()  # no collection looks at the modules again
-            gc.enable()  # __main__ has disabled it
         self._at_end("find the session's files", own_files.restore)
         own_files.steps += [
             lambda: _write_start(self._settings, context.project, claim, self._log),
@@ -276,15 +269,14 @@ class Session:
         _write_start(self._settings, context.project, claim, self._log)
         _hand_over(context, claim, workspace)
         _introduce(claim, workspace, self._log)
-        self._loop = deferred.agent_loop.AgentLoop(
+        self._loop = agent_loop.AgentLoop(
             context, workspace, claim, processes, checkpoint, self._signals, self._state, own_files
         )
 
     def _begin_guard(self, project: Project, record: SessionRecord) -> SessionGuard:
-        """Load the rest of the program, and look at the repository before an agent works; only once."""
+        """Look at the repository before an agent works; only once."""
         if self._state.guard is None:
-            _load_the_rest(self._settings, self._log)
-            guard = self._state.guard = deferred.guard.SessionGuard(project, record.session, self._log)
+            guard = self._state.guard = SessionGuard(project, record.session, self._log)
             guard.begin()
         return self._state.guard
 
@@ -316,11 +308,11 @@ def _how_it_started(settings: Settings, project: Project) -> SessionStart | None
     if settings.agent:
         options["agent"] = settings.agent
     if settings.prompt_file is not None and "prompt_file" in options:
-        options["prompt_file"] = deferred.session_start.relative(settings.prompt_file.absolute(), project)
-    return deferred.session_start.SessionStart(
+        options["prompt_file"] = session_start.relative(settings.prompt_file.absolute(), project)
+    return session_start.SessionStart(
         options,
         () if settings.agent else settings.command,
-        deferred.session_start.relative(project.checkout / project.prefix, project),
+        session_start.relative(project.checkout / project.prefix, project),
     )
 
 
@@ -330,7 +322,7 @@ def _write_start(settings: Settings, project: Project, claim: SessionClaim, log:
     if start is None:
         return
     try:
-        deferred.session_start.write(start, claim.directory, project)
+        session_start.write(start, claim.directory, project)
     except OSError as error:
         log.event("start.not_written", reason=str(error))
 
@@ -376,16 +368,10 @@ def _introduce(claim: SessionClaim, workspace: Workspace, log: Log) -> None:
     log.block(
         "session.started",
         f"session {record.session} works in {record.workspace}",
-        deferred.report.banner(record, output),
+        banner(record, output),
         title=record.title,
         branch=record.branch,
         workspace=record.workspace,
         output=output,
     )
     log.window_title(record.title or record.agent)
-
-
-def _load_the_rest(settings: Settings, log: Log) -> None:
-    """Load all that the session needs: while an agent works, another version may be installed."""
-    deferred.load_session(pool=bool(settings.pool))
-    log.load()

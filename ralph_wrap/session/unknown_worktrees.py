@@ -8,13 +8,15 @@ branch has, nested repositories, and what is staged for a directory that is gone
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import list_refs, merge, pointer, read_head
+from ralph_wrap.git import Git, Head, list_refs, merge, pointer, read_head
 from ralph_wrap.git.index import is_staged, list_index
 from ralph_wrap.state import ids
-from ralph_wrap.state.project import registries
+from ralph_wrap.state.project import Project, registries
 from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system.liveness import SessionNames
 from ralph_wrap.system.log import Commands
@@ -23,13 +25,6 @@ from ralph_wrap.worktree.ownership import lock_of, names_registration, read_mark
 from ralph_wrap.worktree.save.commits import named_commits, named_objects, unreachable
 from ralph_wrap.worktree.save.registration import is_replaced
 from ralph_wrap.worktree.save.walk import walk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ralph_wrap.git import Git, Head
-    from ralph_wrap.state.project import Project
 
 _HEADS = "refs/heads/"
 _MESSAGE = "saved by hand"

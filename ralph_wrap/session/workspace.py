@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import ConflictError, GitError, IsolationError, TamperedError
-from ralph_wrap.git import pointer
-from ralph_wrap.state.project import RUN, repository_of
-from ralph_wrap.system import deferred
+from ralph_wrap.git import Git, pointer
+from ralph_wrap.session.context import SessionContext
+from ralph_wrap.state import report
+from ralph_wrap.state.project import RUN, Project, repository_of
+from ralph_wrap.state.registry import SessionRecord
+from ralph_wrap.system.files import FileLock
 from ralph_wrap.system.text import near
+from ralph_wrap.worktree import restore
+from ralph_wrap.worktree.create import report_copies
 from ralph_wrap.worktree.leaks.monitor import LeakMonitor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import SessionRecord
-    from ralph_wrap.system.files import FileLock
-    from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.model import LinkedWorktree
 
 
 class Workspace(NamedTuple):
@@ -109,7 +106,7 @@ def log_created(context: SessionContext, tree: LinkedWorktree) -> None:
 
 def copy_ignored_files(context: SessionContext, tree: LinkedWorktree) -> None:
     """Copy the ignored files that the user wants in each new worktree."""
-    deferred.report_copies.provide(
+    report_copies.provide(
         tree,
         context.keeping.git,
         context.project.checkout,
@@ -120,14 +117,14 @@ def copy_ignored_files(context: SessionContext, tree: LinkedWorktree) -> None:
 
 
 def put_back(
-    context: SessionContext, path: Path, restore: Callable[[], str | None], abandon: Callable[[], object]
+    context: SessionContext, path: Path, restore_work: Callable[[], str | None], abandon: Callable[[], object]
 ) -> str | None:
     """Put the saved work of the earlier session back; return the commit that holds it.
 
     Arguments:
         context: of the session.
         path: its workspace.
-        restore: puts it back.
+        restore_work: puts it back.
         abandon: removes the workspace, after an error.
 
     Raises:
@@ -137,7 +134,7 @@ def put_back(
 
     """
     try:
-        saved = restore()
+        saved = restore_work()
     except (ConflictError, TamperedError):
         abandon()
         raise
@@ -169,8 +166,8 @@ def recorded(record: SessionRecord, workspace: Workspace | None) -> SessionRecor
 def restore_submodules(context: SessionContext, tree: LinkedWorktree) -> None:
     """Put the saved work of submodules back, and warn about work that stays where it was saved."""
     earlier = context.settings.resumes
-    found = deferred.report.read(context.project.root / RUN / "sessions" / earlier / "report.json")
-    if isinstance(found, deferred.report.UnreadableReport):
+    found = report.read(context.project.root / RUN / "sessions" / earlier / "report.json")
+    if isinstance(found, report.UnreadableReport):
         context.log.warning(
             "report.unreadable",
             f"saved work in submodules of session {earlier} is perhaps not in the worktree: {found.sentence}",
@@ -178,10 +175,10 @@ def restore_submodules(context: SessionContext, tree: LinkedWorktree) -> None:
         )
         found = None
     repositories = {
-        deferred.restore.SavedSubmoduleWork(path, tuple(refs)): repository
+        restore.SavedSubmoduleWork(path, tuple(refs)): repository
         for path, repository, refs in (found.saved_submodules() if found else ())
     }
-    for work in deferred.restore.restore_submodules(
+    for work in restore.restore_submodules(
         tree,
         context.project.git,
         context.record.id,

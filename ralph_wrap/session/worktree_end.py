@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
-from ralph_wrap.config import OnDirty
+from ralph_wrap.config import OnDirty, WorktreeSettings
 from ralph_wrap.errors import TO_SEE_DAMAGE
 from ralph_wrap.git import list_refs, pointer
 from ralph_wrap.session.lost_snapshots import drop_lost
-from ralph_wrap.system.cancel import NEVER
-from ralph_wrap.system.log import Commands
+from ralph_wrap.state.project import Project
+from ralph_wrap.state.registry import SessionRecord
+from ralph_wrap.system.cancel import NEVER, CancelToken
+from ralph_wrap.system.log import Commands, Log
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.git_file import GitFileChange, mend_git_file
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.recover import finish_deleted, is_deleted
-from ralph_wrap.worktree.remove import drop_branch, finish
+from ralph_wrap.worktree.remove import WorktreeOutcome, drop_branch, finish
 from ralph_wrap.worktree.save.one_tree import last_snapshot
-from ralph_wrap.worktree.save.result import SaveRequest
+from ralph_wrap.worktree.save.result import SavedWork, SaveRequest
 from ralph_wrap.worktree.stale_locks import remove_stale_locks
 from ralph_wrap.worktree.way_out import way_out
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from pathlib import Path
-
-    from ralph_wrap.config import WorktreeSettings
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import SessionRecord
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.remove import WorktreeOutcome
-    from ralph_wrap.worktree.save.result import SavedWork
 
 
 class WorktreePolicy(NamedTuple):

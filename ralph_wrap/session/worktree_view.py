@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ralph_wrap.git.repository import file_system_config
-from ralph_wrap.state.project import WORKTREES, repository_of
+from ralph_wrap.state.project import WORKTREES, Project, repository_of
+from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, read_mark
-
-if TYPE_CHECKING:
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.record import SessionRecord
 
 
 def worktree_of(project: Project, record: SessionRecord) -> LinkedWorktree | None:

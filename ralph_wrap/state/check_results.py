@@ -9,18 +9,13 @@ of ``state.session_start``. A result without it is not shown: nothing tells it f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from ralph_wrap.state.project import RUN
+from ralph_wrap.state.project import RUN, Project
 from ralph_wrap.state.session_start import is_signed, signature
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from ralph_wrap.state.project import Project
 
 _KIND = "check"  # of what is signed here
 _FILE = "checks.json"

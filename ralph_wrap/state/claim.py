@@ -8,21 +8,18 @@ from __future__ import annotations
 import errno
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
 
 from ralph_wrap.errors import ConflictError, NoIdLeftError, RalphError
 from ralph_wrap.state import ids
 from ralph_wrap.state.record import SessionRecord, read_record
-from ralph_wrap.system import deferred, files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from pathlib import Path
-    from typing import Any
-
-    from ralph_wrap.state.registry import Registry
-    from ralph_wrap.system.files.lock_holder import HeldLock
-    from ralph_wrap.system.liveness import ProcessIdentity
+from ralph_wrap.state.registry import Registry
+from ralph_wrap.system import files
+from ralph_wrap.system.files import lock_holder
+from ralph_wrap.system.files.lock_holder import HeldLock
+from ralph_wrap.system.liveness import ProcessIdentity
 
 _AGENT_LOCK = "agent.lock"  # in the directory of a session; its agents inherit it
 _SECOND_NAME = "ralph-wrap-agent.lock"  # of the same file, in the git directory of a worktree
@@ -119,7 +116,7 @@ class SessionClaim:
 
     def agents(self) -> HeldLock:
         """Return the processes that inherited the agents' lock, as far as we see them."""
-        return deferred.lock_holder.held_lock(self.directory / _AGENT_LOCK)
+        return lock_holder.held_lock(self.directory / _AGENT_LOCK)
 
     def has_agents(self) -> bool:
         """Return whether a process that inherited the agents' lock runs, also in another pid namespace.

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state import report
-from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.inventory import FoundSession, Verdict
 from ralph_wrap.state.report import UnreadableReport
-
-if TYPE_CHECKING:
-    from ralph_wrap.state.inventory import FoundSession
 
 KILLED = 137
 """Exit status of a session that was killed by SIGKILL, in the numbers of a shell."""

@@ -9,19 +9,15 @@ nothing from here.
 from __future__ import annotations
 
 import os
+import re
 import time
-from typing import TYPE_CHECKING
-
-from ralph_wrap.system import deferred
-
-if TYPE_CHECKING:
-    from datetime import datetime
+from datetime import UTC, datetime
 
 _AGENT = "(?:[0-9a-f]{4}){1,2}"
 _WIDE = 8  # digits
-_AGENT_ID = deferred.pattern(_AGENT)
-_SESSION_ID = deferred.pattern(f"[0-9]{{8}}T[0-9]{{6}}Z-({_AGENT})")  # \d would take the digits of any script
-_IN_A_REF = deferred.pattern(f"/({_AGENT})(?=[-/\n])".encode())
+_AGENT_ID = re.compile(_AGENT)
+_SESSION_ID = re.compile(f"[0-9]{{8}}T[0-9]{{6}}Z-({_AGENT})")  # \d would take the digits of any script
+_IN_A_REF = re.compile(f"/({_AGENT})(?=[-/\n])".encode())
 
 
 def is_agent_id(text: str) -> bool:
@@ -77,5 +73,4 @@ def started(session: str) -> datetime:
     day, clock = session[:8], session[9:15]
     year, month, date = map(int, (day[:4], day[4:6], day[6:]))
     hour, minute, second = map(int, (clock[:2], clock[2:4], clock[4:]))
-    found = deferred.datetime
-    return found.datetime(year, month, date, hour, minute, second, tzinfo=found.UTC)
+    return datetime(year, month, date, hour, minute, second, tzinfo=UTC)

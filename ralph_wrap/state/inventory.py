@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import NotFoundError
 from ralph_wrap.git import list_refs
 from ralph_wrap.git.compare import CommitCounts
 from ralph_wrap.state import ids, report, selector
-from ralph_wrap.state.project import CLONES, WORKTREES, registries
+from ralph_wrap.state.project import CLONES, WORKTREES, Project, registries
 from ralph_wrap.state.record import FETCHED_FROM, SessionRecord, UnreadableRecord, read_record
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.state.selector import Candidate
 from ralph_wrap.state.session_files import waits_until
 from ralph_wrap.system import liveness, process_table
-from ralph_wrap.system.liveness import Liveness, SessionNames
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-    from datetime import datetime
-
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.liveness import ProcessIdentity
+from ralph_wrap.system.liveness import Liveness, ProcessIdentity, SessionNames
 
 
 class Verdict(Enum):

@@ -7,13 +7,10 @@ file is only a hint. If a line cannot be read, sessions report the change like a
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 from ralph_wrap.system import document, files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 IN_PROGRESS = "landing.json"
 """File in ``.ralph/run`` that exists while ``merge`` moves files; it stays if ``merge`` is killed."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
+from collections.abc import Collection
 
 _FIRST_PORT = 20_000
 _PORTS = 10  # number of ports of a session

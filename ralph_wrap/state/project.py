@@ -6,8 +6,9 @@ import contextlib
 import errno
 import os
 import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.config.repository_trust import safe_common_dirs
 from ralph_wrap.errors import (
@@ -20,17 +21,13 @@ from ralph_wrap.errors import (
     UntrustedError,
     UsageError,
 )
-from ralph_wrap.git import Git, Repository, git_environment, locate_repository, pointer
+from ralph_wrap.git import Git, Repository, git_environment, locate_repository, pointer, shadow
 from ralph_wrap.git.home import home_of, home_of_bare, make_home
 from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.registry import Registry
-from ralph_wrap.system import deferred
 from ralph_wrap.system.disk import NO_ROOM
 from ralph_wrap.system.files import is_locked
 from ralph_wrap.system.text import command
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 WORKTREES = Path(".ralph/worktrees")
 """Directory of the worktrees, below the project root."""
@@ -45,7 +42,7 @@ POOL = RUN / "pool"
 """Directory of warm worktrees, below the project root."""
 
 _PARTS = ("agents", "sessions", "trash")  # of a registry
-_OUR_WORKTREE = deferred.pattern(r".+/\.ralph/worktrees/[^/]+", re.DOTALL)
+_OUR_WORKTREE = re.compile(r".+/\.ralph/worktrees/[^/]+", re.DOTALL)
 
 
 class Project(NamedTuple):
@@ -203,7 +200,7 @@ def objects_of(project: Project) -> Iterator[Git]:
         OSError: no private directory can be made.
 
     """
-    with deferred.shadow.shadow_repository(project.git, repository_of(project)) as objects:
+    with shadow.shadow_repository(project.git, repository_of(project)) as objects:
         yield objects
 
 

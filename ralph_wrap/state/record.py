@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from ralph_wrap.state import ids
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.liveness import ProcessIdentity
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 FETCHED_FROM = "fetched_from"
 """The field of a record that names the remote from which ``ralph-wrap fetch`` has brought the session."""

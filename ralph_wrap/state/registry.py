@@ -11,17 +11,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.state import ids
 from ralph_wrap.state.record import SessionRecord, UnreadableRecord, read_record
-from ralph_wrap.system import deferred, files
+from ralph_wrap.system import files
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-    from pathlib import Path
-
-_NAMESPACE = deferred.pattern(r"pid:\[([0-9]{1,20})\]")  # namespaces(7)
+_NAMESPACE = re.compile(r"pid:\[([0-9]{1,20})\]")  # namespaces(7)
 
 
 class Registry(NamedTuple):

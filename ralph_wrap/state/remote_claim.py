@@ -11,8 +11,9 @@ the user has approved it.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from ralph_wrap.config.parsers import SLOWEST_BEAT
 from ralph_wrap.git import oid
@@ -21,10 +22,6 @@ from ralph_wrap.state.remote_refs import owner_of
 from ralph_wrap.state.session_start import SessionStart
 from ralph_wrap.system.document import DocumentFormat, known
 from ralph_wrap.system.text import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 CLAIMS = "refs/ralph/claims/"
 """The refs of the claims on a remote."""

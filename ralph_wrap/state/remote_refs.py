@@ -6,12 +6,9 @@ can move them. ``refs/heads/ralph/3f9a`` of ``origin`` is ``refs/ralph-remotes/o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from ralph_wrap.state.ids import is_agent_id
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 REMOTES = "refs/ralph-remotes/"
 """The prefix of what was fetched from all remotes."""

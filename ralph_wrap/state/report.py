@@ -5,30 +5,26 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
+from ralph_wrap.agents.output import Usage
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state import session_start
 from ralph_wrap.state.ids import started
+from ralph_wrap.state.project import Project
 from ralph_wrap.state.record import FETCHED_REPORT, fetched_field
+from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.state.wording import ending_in_words
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat, known
 from ralph_wrap.system.log import one_line
 from ralph_wrap.system.long_lists import CUT, cut_lists
 from ralph_wrap.system.text import and_more, located, named, near, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-    from typing import Any
-
-    from ralph_wrap.agents.output import Usage
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import SessionRecord
 
 _KIND = "end"  # of what is signed here
 _FORMAT = DocumentFormat(version=1, largest=8 << 20, indent=1)  # every list in it is cut

@@ -7,16 +7,13 @@ beginning of a title: a mistyped id must not name another session.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from ralph_wrap.errors import UsageError
 from ralph_wrap.state.ids import agent_id_of
 from ralph_wrap.system.log import one_line
 from ralph_wrap.system.text import shortened, some
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
 
 _LEAST = 3  # letters of the beginning of a title
 _LISTED = 10  # candidates that a message lists

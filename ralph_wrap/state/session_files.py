@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 from ralph_wrap.system.document import from_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from typing import Any
-
 
 _LAST_EVENT = 1 << 13  # bytes
 

@@ -12,19 +12,15 @@ import hmac
 import json
 import os
 import stat
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
+from ralph_wrap.state.project import Project
 from ralph_wrap.state.record import FETCHED_START, fetched_field
 from ralph_wrap.system import files, privileges
 from ralph_wrap.system.document import DocumentFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
-    from ralph_wrap.state.project import Project
 
 _KIND = "start"  # of what is signed here
 START = "start.json"

@@ -13,20 +13,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import LockedError
 from ralph_wrap.system import files
+from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.document import DocumentFormat, MisshapenError
+from ralph_wrap.system.log import Log
 from ralph_wrap.system.polling import POLL_INTERVAL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
 
 _DELETION = 1.0  # seconds for a deletion of our directories, for example by git clean
 _LOCK_PATIENCE = 2.5  # seconds; a request is written at once

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from typing import Protocol
 
-    class Hurry(Protocol):
-        """Something that can take away the grace of work that has to end."""
+class Hurry(Protocol):
+    """Something that can take away the grace of work that has to end."""
 
-        @property
-        def hurried(self) -> bool:
-            """Whether there is no time for any grace."""
+    @property
+    def hurried(self) -> bool:
+        """Whether there is no time for any grace."""
 
 
 class CancelToken:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import NamedTuple
 
 MARKS = ("/.dockerenv", "/run/.containerenv")
 """Files that engines put into their containers."""
@@ -21,13 +19,13 @@ MARKS = ("/.dockerenv", "/run/.containerenv")
 HOST_NAMESPACE = "pid:[4026531836]"
 """The first pid namespace of a kernel (PROC_PID_INIT_INO in <linux/proc_ns.h>)."""
 
-# Compiled on first use: few sessions need them, and they would slow every start.
-_CGROUP = r"docker|kubepods|libpod|containerd"
+_CGROUP = re.compile("docker|kubepods|libpod|containerd")
 _FORWARDING = {"docker-init", "podman-init", "tini", "tini-static", "dumb-init", "catatonit"}
 # Options of Python with a value are matched separately, so that no command line has two readings.
-_INIT = (
+_INIT = re.compile(
     r"(?:(?:[^\0]*/)?python[^\0/]*\0(?:-[XW]\0[^\0]*\0|-(?![XW]\0)[^\0]*\0)*)?"
-    r"(?:(?:[^\0]*/)?ralph-wrap|(?<=m\0)ralph_wrap)\0init\0"
+    r"(?:(?:(?:[^\0]*/)?ralph-wrap|(?<=m\0)ralph_wrap)\0init\0"  # it reads its command line
+    r"|(?<=m\0)ralph_wrap\.interfaces\.init\0([0-9.]+)\0)"  # and becomes this program
 )
 
 
@@ -45,7 +43,16 @@ class ContainerProcess(NamedTuple):
     @property
     def is_init(self) -> bool:
         """It is ``ralph-wrap init``, by its script or as a module."""
-        return re.match(_INIT, "".join(f"{word}\0" for word in self.words)) is not None
+        return self._init() is not None
+
+    @property
+    def stop_timeout(self) -> float | None:
+        """Seconds that it gives sessions, if it is ``ralph-wrap init``; ``None`` while that one starts."""
+        found = self._init()
+        return float(found[1]) if found and found[1] else None
+
+    def _init(self) -> re.Match[str] | None:
+        return _INIT.match("".join(f"{word}\0" for word in self.words))
 
 
 def process(root: Path, pid: int) -> ContainerProcess:
@@ -70,7 +77,7 @@ def mark(root: Path) -> str | None:
     for path in MARKS:
         if below(root, path).exists():
             return path
-    if re.search(_CGROUP, text(below(root, "/proc/1/cgroup"))):
+    if _CGROUP.search(text(below(root, "/proc/1/cgroup"))):
         return "/proc/1/cgroup"
     return "its own pid namespace" if namespace(root) not in {"", HOST_NAMESPACE} else None
 

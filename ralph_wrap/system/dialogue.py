@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import select
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ralph_wrap.system.process import PIPE, RunningCommand
-
-if TYPE_CHECKING:
-    from typing import Any
 
 LONGEST_QUESTION = 4096
 """Bytes that a write to an empty pipe takes without a wait, however small the pipe is (pipe(7))."""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.system.temporary import require_writable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 """The errors of a full disk, and of a quota that is used up."""

@@ -7,17 +7,14 @@ The caller decides what a damaged file means: nothing, a warning, or a session t
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ralph_wrap.system import files
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-    from typing import Any, TypeVar
-
-    T = TypeVar("T")
+T = TypeVar("T")
 
 
 class MisshapenError(ValueError):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.system import process_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _NAME = "ralph/{}"  # of a process that runs a session: 14 bytes with the longest id
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, <linux/proc_ns.h>: that of the host

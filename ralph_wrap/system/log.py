@@ -4,9 +4,7 @@ An event is a noun and a past verb (``worktree.removed``) with facts. The sessio
 ``events.jsonl``. An event with a ``message`` is printed, too: as a sentence, or as the same line of JSON if
 the user has chosen that.
 
-One chain of structlog processors does both, with the session's ids bound to it. Loading structlog takes 45 ms
-of processor time, as much as all our modules of a start, and 5 MB. So it is loaded for a terminal alone.
-Elsewhere :class:`_Chain` runs the same processors.
+One chain of structlog processors does both, with the session's ids bound to it.
 """
 
 from __future__ import annotations
@@ -14,66 +12,37 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import stat
-import sys
 import time
+import traceback
+from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
-from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any, Self
 
-from ralph_wrap.system import deferred
+import structlog
+from structlog.typing import BindableLogger, WrappedLogger
+
 from ralph_wrap.system.long_lists import with_counts
 from ralph_wrap.system.reopen import write_again
 from ralph_wrap.system.status_line import StatusLine
 from ralph_wrap.system.text import located
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-    from pathlib import Path
-    from typing import Any, Self
-
-    from structlog.typing import BindableLogger, Processor, WrappedLogger
-
-    _Event = MutableMapping[str, Any]
+_Event = MutableMapping[str, Any]
 
 _BLOCKED_READER = 1000  # milliseconds to wait for a reader of our stderr that has stopped reading
 _BLOCK = "_block"  # the key of a text in several lines for people; no line of JSON has it
 FORMAT_VARIABLE = "RALPH_WRAP_LOG_FORMAT"
 """The variable of the option --log-format, which counts for each command."""
 
-_ITERATION = deferred.pattern(r"\biteration [0-9]+\b")
+_ITERATION = re.compile(r"\biteration [0-9]+\b")
 _MOST_EARLY = 1000  # events that wait for a file
 _CHUNK = 4096  # bytes that fit into a pipe that poll() says has room (pipe(7): PIPE_BUF)
 
 
 _current: ContextVar[Log | None] = ContextVar("_current", default=None)
-
-
-class _Chain:
-    """A logger of structlog's interface that runs processors without structlog.
-
-    Arguments:
-        processors: run in turn for each event.
-        context: facts that belong to each event.
-
-    """
-
-    def __init__(self, processors: Sequence[Processor], context: Mapping[str, Any]) -> None:
-        self._processors = processors
-        self._context = context
-        self.info = partial(self._run, "info")
-        self.warning = partial(self._run, "warning")
-        self.error = partial(self._run, "error")
-
-    def bind(self, **facts: Any) -> _Chain:
-        """Return a logger with more facts."""
-        return _Chain(self._processors, {**self._context, **facts})
-
-    def _run(self, method: str, event: str, **facts: Any) -> None:
-        entry: Any = {**self._context, **facts, "event": event}
-        for processor in self._processors:
-            entry = processor(None, method, entry)
 
 
 class Log:
@@ -86,7 +55,6 @@ class Log:
         colour: sentences may be coloured.
         terminal: people may see progress and colours.
         dumb: the terminal cannot remove a line.
-        spared: modules that structlog loads if it finds them; this process does not need them.
         also: names of events that are printed as JSON even without a message.
         as_json: see below.
 
@@ -104,7 +72,6 @@ class Log:
         terminal: bool,
         colour: bool,
         dumb: bool = False,
-        spared: tuple[str, ...] = (),
         also: tuple[str, ...] = (),
         as_json: bool = False,
     ) -> None:
@@ -114,23 +81,14 @@ class Log:
         self._descriptor = descriptor
         self._terminal = terminal
         self._colour = colour
-        self._spared = spared
         self._also = also
         self._is_dumb = dumb
         self._file = -1
         self._early: list[bytes] | None = []
-        self._processors: Sequence[Processor] = (_stamped, self._keep, self._print)
         self._warned: dict[tuple[str, str], int] = {}  # how often each warning came
-        self._identity: Mapping[str, str] = {}
-        self._logger: BindableLogger | _Chain = _Chain(self._processors, {})
-
-    def load(self) -> None:
-        """Load what messages need. This is as slow as several git commands: do it while git runs."""
-        if self._terminal and not self.as_json and isinstance(self._logger, _Chain):
-            with _without(*self._spared):
-                structlog = deferred.structlog
-            logger = structlog.wrap_logger(structlog.ReturnLogger(), processors=self._processors)
-            self._logger = logger.bind(**self._identity)
+        self._logger: BindableLogger = structlog.wrap_logger(
+            structlog.ReturnLogger(), processors=(_stamped, self._keep, self._print)
+        )
 
     def for_other_session(self) -> Log:
         """Return another log that prints in the same way, for the event log of another session."""
@@ -139,7 +97,6 @@ class Log:
             terminal=self._terminal,
             colour=self._colour,
             dumb=self._is_dumb,
-            spared=self._spared,
             as_json=self.as_json,
         )
         log.location = self.location
@@ -153,7 +110,6 @@ class Log:
             identity: facts that belong to each event.
 
         """
-        self._identity = identity
         self._logger = self._logger.bind(**identity)
         with contextlib.suppress(OSError):  # as with a disk that is full later
             self._file = os.open(
@@ -237,8 +193,6 @@ class Log:
         self._file = -1
 
     def _log(self, level: str, event: str, text: str, /, **facts: Any) -> None:
-        if self._is_printed(event, facts):
-            self.load()
         if "hint" in facts:
             facts["hint"] = Commands.of(*(located(line, self.location) for line in lines_of(facts["hint"])))
         getattr(self._logger, level)(event, **{_BLOCK: text}, **facts)
@@ -306,13 +260,12 @@ def current() -> Log:
 
 def traceback_of(error: BaseException) -> list[str]:
     """Return the traceback of an error, for an event."""
-    return deferred.traceback.format_exception(error)
+    return traceback.format_exception(error)
 
 
 def on_stderr(
     environ: Mapping[str, str],
     *,
-    spared: tuple[str, ...] = (),
     also: tuple[str, ...] = (),
     log_format: str | None = None,
 ) -> Log:
@@ -320,7 +273,6 @@ def on_stderr(
 
     Arguments:
         environ: our environment; it may choose the format.
-        spared: see :class:`Log`.
         also: see :class:`Log`.
         log_format: the format that the user typed.
 
@@ -329,7 +281,7 @@ def on_stderr(
     terminal = os.isatty(2)
     colour = terminal and not environ.get("NO_COLOR")
     dumb = environ.get("TERM", "dumb") == "dumb"  # as git(1) takes it
-    return Log(2, terminal=terminal, colour=colour, dumb=dumb, spared=spared, also=also, as_json=as_json)
+    return Log(2, terminal=terminal, colour=colour, dumb=dumb, also=also, as_json=as_json)
 
 
 def _stamped(_logger: WrappedLogger, method: str, event: _Event) -> _Event:
@@ -380,18 +332,6 @@ def one_line(words: str) -> str:
     if words.isprintable():
         return words
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in words)
-
-
-@contextlib.contextmanager
-def _without(*names: str) -> Iterator[None]:
-    absent = [name for name in names if name not in sys.modules]
-    for name in absent:
-        sys.modules[name] = None  # type: ignore[assignment]  # documented: importing it then raises
-    try:
-        yield
-    finally:
-        for name in absent:
-            del sys.modules[name]
 
 
 def _without_empty(**facts: str) -> dict[str, str]:

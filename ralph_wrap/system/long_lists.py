@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 MOST = 1000
 """Number of entries that a list in a document has at most."""

@@ -20,17 +20,13 @@ import os
 import select
 import stat
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
+from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.reopen import write_again
 from ralph_wrap.system.screen import ScreenModes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.status_line import StatusLine
+from ralph_wrap.system.status_line import StatusLine
 
 _OURS = (b"ralph-wrap: ", b'{"at": ')  # how our own lines begin, see system.log
 _MARK = b"agent: "

@@ -12,14 +12,12 @@ import errno
 import os
 import pwd
 import stat
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.system import files, temporary
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
 
 HOMES = Path("/var/lib/ralph-wrap/home")
 """Directory for the homes of users without a passwd entry; the image creates it, sticky and writable."""
@@ -34,14 +32,11 @@ FALLBACK_IDENTITY = {
 """Author and committer of commits if git has none."""
 
 
-def become_owner(
-    project: Path, environ: Mapping[str, str], before: Callable[[], object] = lambda: None
-) -> dict[str, str]:
+def become_owner(project: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """Give up root for ever if the project belongs to another user.
 
     Arguments:
         project: a directory; if it does not exist, nothing changes.
-        before: called right before the change, while we can still read files of root.
 
     Returns:
         The environment of the new user. Its ``HOME`` is writable, or :func:`ensure_home` can create it.
@@ -56,7 +51,6 @@ def become_owner(
     if os.geteuid() != 0 or not root.exists() or root.stat().st_uid == 0:
         return with_home(environ)
     uid, gid = root.stat().st_uid, root.stat().st_gid
-    before()
     try:
         return _become(uid, gid, environ)
     except OSError as error:

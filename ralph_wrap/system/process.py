@@ -15,16 +15,12 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
 from ralph_wrap.system import files, process_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Self
-
-    from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.cancel import CancelToken
 
 TimeoutExpired = subprocess.TimeoutExpired
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ralph_wrap.system import deferred
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from psutil import Process
+import psutil
+from psutil import Process
 
 PROC = Path("/proc")
 
@@ -162,7 +159,7 @@ def boot_id() -> str:
     try:
         return (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        return f"booted-{deferred.psutil.boot_time():.0f}"
+        return f"booted-{psutil.boot_time():.0f}"
 
 
 def name(pid: int) -> str:
@@ -293,14 +290,14 @@ def usage(owners: Mapping[str, int]) -> dict[str, ResourceUsage]:
 
 def _measure(owner: int, carriers: set[int]) -> ResourceUsage | None:
     try:
-        first = deferred.psutil.Process(owner)
+        first = psutil.Process(owner)
         if os.geteuid() not in {0, first.uids().effective}:
             return None
         seconds = max(time.time() - first.create_time(), _SHORTEST)
         members = {*descendants([owner])}
         members |= {*descendants(carriers - members)}
         costs = [cost for cost in map(_cost, members) if cost]
-    except deferred.psutil.Error:
+    except psutil.Error:
         return None
     cpu, memory = sum(cost[0] for cost in costs), sum(cost[1] for cost in costs)
     return ResourceUsage(len(costs), round(cpu, 2), round(100 * cpu / seconds, 1), memory)
@@ -309,11 +306,11 @@ def _measure(owner: int, carriers: set[int]) -> ResourceUsage | None:
 def _cost(pid: int) -> tuple[float, int] | None:
     """Return processor time in seconds and memory in bytes of a process; ``None`` if it has ended."""
     try:
-        process = deferred.psutil.Process(pid)
+        process = psutil.Process(pid)
         times = process.cpu_times()
         waited_for = times.children_user + times.children_system
         return times.user + times.system + waited_for, _memory(process)
-    except deferred.psutil.NoSuchProcess:
+    except psutil.NoSuchProcess:
         return None
 
 
@@ -322,7 +319,7 @@ def _memory(process: Process) -> int:
     # sum to its own user (proc(5): dumpable), and a kernel without smaps knows none.
     try:
         return process.memory_full_info().pss
-    except (deferred.psutil.AccessDenied, AttributeError):
+    except (psutil.AccessDenied, AttributeError):
         return process.memory_info().rss
 
 

@@ -8,21 +8,18 @@ and that code would read 0.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import os
 import signal
 import time
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ralph_wrap.system import deferred, process_table
-from ralph_wrap.system.process import OWN_COMMAND
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from ralph_wrap.system.cancel import Hurry
-    from ralph_wrap.system.process import ProcessGroup
+from ralph_wrap.system import process_table
+from ralph_wrap.system.cancel import Hurry
+from ralph_wrap.system.process import OWN_COMMAND, ProcessGroup
 
 _PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>, prctl(2)
@@ -266,7 +263,7 @@ def _runs_our_python(pid: int) -> bool:
 
 def become_subreaper() -> None:
     """Become the parent of orphans below us, instead of PID 1 (``prctl(2)``)."""
-    deferred.ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_with_parent(parent: int) -> None:
@@ -276,7 +273,7 @@ def end_with_parent(parent: int) -> None:
         parent: its process id, as we knew it before this call: it may have ended already.
 
     """
-    deferred.ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGTERM)
 

@@ -10,15 +10,12 @@ import contextlib
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Self
 
 from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.process import ENDING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from types import FrameType
-    from typing import Self
 
 LAST_ITERATION = signal.SIGUSR1
 """Asks a session to end after its iteration, where the file with the request cannot be written."""

@@ -9,13 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RalphError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
 
 _USUAL = ("/tmp", "/var/tmp")  # noqa: S108 -- the names that the file system hierarchy gives them
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from ralph_wrap.system import deferred
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _GIT_VERBS = "branch|diff|fetch|fsck|log|merge|push|status|switch|worktree"
 _VERBS_ELSEWHERE = "init|mcp|help|version"  # they have no -C
-_COMMAND = deferred.pattern(
+_COMMAND = re.compile(
     rf"\bralph-wrap (?:(?:worktree|config) )?(?!{_VERBS_ELSEWHERE})[a-z]+|\bgit(?= (?:{_GIT_VERBS})\b)"
 )
 

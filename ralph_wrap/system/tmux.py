@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, RalphError, UsageError
 from ralph_wrap.system.process import OWN_COMMAND, CompletedCommand, RunningCommand
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _PAUSES = (0.05, 0.2)
 """Seconds between attempts. After its last session has ended, a server may accept a new session, and then

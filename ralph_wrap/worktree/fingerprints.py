@@ -5,23 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import finish_git, resolve_commit
+from ralph_wrap.git import Git, finish_git, resolve_commit
+from ralph_wrap.git.repository import RepositoryCopies
 from ralph_wrap.git.safe.submodules import inner_git, pointers_below
 from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.system import files
-from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.cancel import NEVER, CancelToken
 from ralph_wrap.worktree.save.registration import is_replaced
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.git.repository import RepositoryCopies
-    from ralph_wrap.system.cancel import CancelToken
 
 _HASHED = 1 << 20  # bytes; a larger file is known by its size and times
 

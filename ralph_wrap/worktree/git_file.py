@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.git import decode, pointer
 from ralph_wrap.system import files
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import (
     describe,
     names_registration,
@@ -27,11 +29,6 @@ from ralph_wrap.worktree.ownership import (
     write_anchor,
 )
 from ralph_wrap.worktree.register import pointer_to
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.worktree.model import LinkedWorktree
 
 
 class GitFileChange(NamedTuple):

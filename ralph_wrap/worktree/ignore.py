@@ -5,19 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.config import IgnoreLocation
 from ralph_wrap.errors import GitError, IsolationError, LockedError, explained
-from ralph_wrap.git import is_ignored
+from ralph_wrap.git import Git, Repository, is_ignored
 from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ralph_wrap.git import Git, Repository
 
 RULE = ".ralph/worktrees/"
 _PROBE = f"{RULE}probe"

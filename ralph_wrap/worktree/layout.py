@@ -13,19 +13,16 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
+from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import IsolationError, UsageError
-from ralph_wrap.git import decode, run_git
-from ralph_wrap.system import deferred, files
+from ralph_wrap.git import Git, decode, run_git
+from ralph_wrap.system import files
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.model import EXCLUDES, LINKS
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from ralph_wrap.git import Git
 
 _PATTERNS = Path("info/sparse-checkout")
 CONFIG = "ralph-wrap-config"
@@ -210,4 +207,4 @@ def link(top: Path, root: Path, paths: Sequence[str]) -> None:
             # Relative: it also leads to the directory if the project is mounted under another path.
             target.symlink_to(os.path.relpath(root / path, target.parent))
         except OSError:
-            deferred.shutil.copytree(root / path, target, symlinks=True)
+            shutil.copytree(root / path, target, symlinks=True)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from pathlib import Path
 
 _TIMEOUT = 60.0  # seconds; a process has the lock for milliseconds
 

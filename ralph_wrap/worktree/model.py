@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ralph_wrap.git import decode
+from ralph_wrap.git import Git, decode
 from ralph_wrap.git.repository import RepositoryCopies
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from ralph_wrap.git import Git
-    from ralph_wrap.worktree.ownership import WorktreeOwner
+from ralph_wrap.worktree.ownership import WorktreeOwner
 
 EXCLUDES = "ralph-wrap-exclude"
 """In a registration: the exclude file of a worktree with linked directories."""

@@ -8,21 +8,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from ralph_wrap.errors import ConflictError, LockedError
-from ralph_wrap.git import object_kinds, run_git
+from ralph_wrap.git import Repository, object_kinds, run_git
+from ralph_wrap.git.merge import PathChange
 from ralph_wrap.system import files
 from ralph_wrap.worktree.ignore import RULE, appended
 from ralph_wrap.worktree.lock import repository_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from ralph_wrap.git import Repository
-    from ralph_wrap.git.merge import PathChange
-    from ralph_wrap.worktree.user_checkout import UserCheckout
+from ralph_wrap.worktree.user_checkout import UserCheckout
 
 IGNORE = ".gitignore"
 """The file to which a session adds its line."""

@@ -17,20 +17,16 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ralph_wrap.git import decode, pointer
 from ralph_wrap.git.oid import is_oid
+from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.log import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from pathlib import Path
-    from typing import Any
-
-    from ralph_wrap.state.registry import SessionRecord
 
 MARK = "ralph-wrap-session"
 """The name of the mark in a registration."""

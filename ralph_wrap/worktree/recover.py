@@ -23,11 +23,11 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import RefusedError
-from ralph_wrap.git import decode, file_system_config, pointer
+from ralph_wrap.git import Git, Repository, decode, file_system_config, pointer
 from ralph_wrap.git.quarantine import release
+from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system import files
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command
@@ -54,10 +54,6 @@ from ralph_wrap.worktree.save.result import SaveRequest
 from ralph_wrap.worktree.save.sync import sync_repository
 from ralph_wrap.worktree.trash import discard_worktree, is_name
 from ralph_wrap.worktree.warm import complete
-
-if TYPE_CHECKING:
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.state.registry import SessionRecord
 
 _TAIL = 3  # parts of a path: .ralph/worktrees/<session>
 

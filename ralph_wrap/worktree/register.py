@@ -11,12 +11,17 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import BranchBusyError
 from ralph_wrap.git import (
     ABSOLUTE_POINTERS,
+    Git,
+    Repository,
     delete_ref,
     finish_git,
     list_refs,
@@ -25,16 +30,10 @@ from ralph_wrap.git import (
     start_to_create_branch,
     worktree_holding,
 )
-from ralph_wrap.system import deferred, files
+from ralph_wrap.system import files
+from ralph_wrap.system.process import RunningCommand
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.ownership import SessionMark, others_naming, write_mark
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.system.process import RunningCommand
 
 _UNLOGGED = ("-c", "core.logAllRefUpdates=false")  # the reflog begins with the work in the worktree
 _PATIENCE = 10.0  # seconds for git to create a branch, after another step of the start has failed
@@ -277,7 +276,7 @@ def remove_unfinished(registration: Path) -> None:
     lock = registration / "locked"
     for entry in [path for path in registration.iterdir() if path != lock]:
         if entry.is_dir() and not entry.is_symlink():
-            deferred.shutil.rmtree(entry)
+            shutil.rmtree(entry)
         else:
             entry.unlink()
     lock.unlink(missing_ok=True)

@@ -24,18 +24,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError, RefusedError
-from ralph_wrap.git import pointer, run_git_again
+from ralph_wrap.git import Git, pointer, run_git_again
 from ralph_wrap.git.quarantine import release
 from ralph_wrap.system import files, process_table
-from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.cancel import NEVER, CancelToken
 from ralph_wrap.system.disk import full_directory
 from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.git_file import own_repository
 from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import (
     MARK,
     describe,
@@ -54,13 +56,6 @@ from ralph_wrap.worktree.save.unused_branch import drop_branch_at
 from ralph_wrap.worktree.save.walk import Unreadable
 from ralph_wrap.worktree.save.whole import holds, losses, save
 from ralph_wrap.worktree.trash import LEAVING_SUFFIX, discard_clone, discard_worktree
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.worktree.model import LinkedWorktree
 
 LEAVING = "ralph-wrap-leaving"
 """In a registration: the name that its worktree has in the trash while it is being removed."""

@@ -16,10 +16,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import ConflictError, GitError, TamperedError
 from ralph_wrap.git import (
+    Git,
     commit_tree,
     decode_lines,
     list_refs,
@@ -36,16 +39,9 @@ from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command, named
 from ralph_wrap.worktree.create.submodules import is_repository
 from ralph_wrap.worktree.layout import SPARSE, is_sparse
-from ralph_wrap.worktree.save.submodule_repositories import find
+from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.save.submodule_repositories import SubmoduleRepository, find
 from ralph_wrap.worktree.save.trees import WORK_TITLE, SavedState, saved_state
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.submodule_repositories import SubmoduleRepository
 
 _NAMED = 5  # files with conflicts that an error names; it counts the others
 

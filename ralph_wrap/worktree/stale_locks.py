@@ -13,16 +13,12 @@ import contextlib
 import os
 import stat
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from ralph_wrap.git import pointer
 from ralph_wrap.system import files, process_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.model import LinkedWorktree
 
 _AGE_OF_SHARED = 3600.0  # seconds: a maintenance that another container runs is not seen here, and takes less
 

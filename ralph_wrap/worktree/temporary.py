@@ -16,12 +16,17 @@ import contextlib
 import errno
 import os
 import select
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import ConflictError, GitError, LockedError, RalphError, StoppedError, explained
-from ralph_wrap.git import file_system_config, pointer, run_git
-from ralph_wrap.system import deferred, files, process_table
+from ralph_wrap.git import Git, Repository, file_system_config, pointer, run_git
+from ralph_wrap.state.registry import Registry
+from ralph_wrap.system import files, process_table
+from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.files import lock_holder
+from ralph_wrap.system.log import Log
 from ralph_wrap.worktree.layout import SPARSE, cone
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import OURS
@@ -30,14 +35,6 @@ from ralph_wrap.worktree.ownership import is_begun, is_locked_for, is_unfinished
 from ralph_wrap.worktree.recover import take_apart
 from ralph_wrap.worktree.register import add, pointers_to
 from ralph_wrap.worktree.trash import discard, discard_worktree, new_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.state.registry import Registry
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
 
 REASON = f"{OURS} merge"
 """The reason of the registration's lock."""
@@ -84,7 +81,7 @@ def turn(
         home.prepare()
         lock = files.try_lock(path)
         if lock is None:
-            held = deferred.lock_holder.held_lock(path)
+            held = lock_holder.held_lock(path)
             message = f"another merge is at work in this repository: {held.sentence}"
             if not wait:
                 raise StoppedError(f"{message}; nothing has moved", held.hint)
@@ -121,7 +118,7 @@ def require_turn(repository: Repository) -> None:
 
     """
     if is_taken(repository):
-        held = deferred.lock_holder.held_lock(_lock(repository))
+        held = lock_holder.held_lock(_lock(repository))
         raise ConflictError(
             f"another merge is at work in this repository: {held.sentence}; nothing has moved", held.hint
         )

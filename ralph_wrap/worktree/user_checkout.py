@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import merge
+from ralph_wrap.git import Git, merge
 from ralph_wrap.git.index import GITLINK
+from ralph_wrap.git.merge import PathChange
 from ralph_wrap.system import files
 from ralph_wrap.system.text import named
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.git.merge import PathChange
 
 NAMED = 10
 """Maximum number of files that a message names; it counts the others."""

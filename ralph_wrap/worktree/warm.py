@@ -20,15 +20,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
+from collections.abc import Callable, Collection
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError, RefusedError
-from ralph_wrap.git import decode, file_system_config, finish_git, pointer, run_git
+from ralph_wrap.git import Git, Repository, decode, file_system_config, finish_git, pointer, run_git
 from ralph_wrap.git.index import IndexListing, list_index
 from ralph_wrap.git.oid import OID
 from ralph_wrap.git.status import parse_status, start_status
-from ralph_wrap.system import deferred, files, process_table
+from ralph_wrap.system import files, process_table
 from ralph_wrap.worktree.model import WARM
 from ralph_wrap.worktree.ownership import (
     MARK,
@@ -41,11 +43,6 @@ from ralph_wrap.worktree.ownership import (
 )
 from ralph_wrap.worktree.register import pointer_to
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from ralph_wrap.git import Git, Repository
-
 READY = "ralph-wrap-warm"
 """The file in a registration with the checked out commit, until a session has checked out its own commit.
 Its next line identifies the index, if git checks every file that the index lists."""
@@ -53,7 +50,7 @@ Its next line identifies the index, if git checks every file that the index list
 REASON = "ralph-wrap pool"
 """The reason of the lock on its registration."""
 
-_READY = deferred.pattern(f"({OID})\n(.+\n)?".encode())
+_READY = re.compile(f"({OID})\n(.+\n)?".encode())
 _TAIL = 4  # parts of a path: .ralph/run/pool/<name>
 _LOOKS = 2  # warm worktrees that a session checks before it makes a new one
 _REGISTERED = {"HEAD", "commondir", pointer.BACK, "index", "locked", "logs", "refs", READY} | {

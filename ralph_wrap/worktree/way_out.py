@@ -7,18 +7,14 @@ each language and with each version of git.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from ralph_wrap.system import files, process_table
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import git_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.model import LinkedWorktree
 
 
 def way_out(worktree: LinkedWorktree, agent_id: str, *, closed: bool) -> str | None:

@@ -11,7 +11,6 @@ import pytest
 from ralph_wrap.config import ROWS, Settings
 from ralph_wrap.config.parsers import COUNT, FLAG, written
 from ralph_wrap.config.table import ENVIRONMENT, KEY, TYPED, Table, option
-from ralph_wrap.interfaces import init
 
 
 class Sizes(Table, group="first"):
@@ -107,12 +106,6 @@ def test_no_two_options_have_one_name() -> None:
     words = [word for row in ROWS.values() if TYPED in row.sources for word in row.words]
     variables = [variable for row in ROWS.values() for variable in row.variables]
     assert (len(words), len(variables)) == (len({*words}), len({*variables}))
-
-
-def test_the_variable_of_init_is_the_one_of_the_table() -> None:
-    """PID 1 stands alone, and cannot ask the table."""
-    [variable] = ROWS["stop_timeout"].variables
-    assert init.read([], {variable: "3s"}) == init.InitOptions(3.0, ())
 
 
 def test_settings_name_a_directory() -> None:

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from typer.main import get_command
 
 from ralph_wrap import config
 from ralph_wrap.agents import NAMES, known
 from ralph_wrap.config.parsers import FLAG
 from ralph_wrap.config.table import TYPED
-from ralph_wrap.interfaces.cli.app import app
+from ralph_wrap.interfaces.cli.app import all_loaded
 from tests.docs.documents import ALL, DOCS, PAGES, ROOT, blocks, rows, section
 from tests.support.package_modules import PACKAGE
 from tests.support.sessions import command, run
@@ -48,7 +47,7 @@ def _commands(group: Any, *path: str) -> Iterator[tuple[str, Any]]:
         yield from _commands(found, *path, name)
 
 
-COMMANDS = dict(_commands(get_command(app)))
+COMMANDS = dict(_commands(all_loaded()))
 OPTIONS = {
     name: {word for known in found.params for word in (*known.opts, *known.secondary_opts)} | {"--help", "-h"}
     for name, found in COMMANDS.items()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import typer.main
 
-from ralph_wrap.interfaces.cli.app import app
+from ralph_wrap.interfaces.cli.app import all_loaded
 from tests.support.transcript import Transcript, check
 
 GOLDEN = Path(__file__).parent / "help"
@@ -22,7 +21,7 @@ def _commands() -> list[tuple[str, ...]]:
         for name, inner in sorted(getattr(command, "commands", {}).items()):
             collect(inner, (*words, name))
 
-    collect(typer.main.get_command(app), ())
+    collect(all_loaded(), ())
     return found
 
 

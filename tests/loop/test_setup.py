@@ -160,20 +160,6 @@ def test_without_one_nothing_is_run_or_logged(repo: Repo) -> None:
     assert [name for name in run(repo.path, *SH, "true").names if name.startswith(("setup", "comm"))] == []
 
 
-@pytest.mark.parametrize("configured", [False, True])
-def test_a_session_without_one_does_not_load_its_modules(repo: Repo, configured: bool) -> None:
-    """Every start is measured: few projects have one, so only they load its modules."""
-    if configured:
-        configure(repo, "true")
-    printed = run(repo.path, *SH, "true", env={"PYTHONPROFILEIMPORTTIME": "1"}).stderr
-    loaded = {
-        line.rpartition("|")[2].strip() for line in printed.splitlines() if line.startswith("import time:")
-    }
-    assert "ralph_wrap.loop.driver" in loaded
-    wanted = {f"ralph_wrap.{name}" for name in ("config.trust", "interfaces.cli.approval_prompt")}
-    assert loaded & wanted == (wanted if configured else set())
-
-
 # Where it does not run
 
 

@@ -40,7 +40,7 @@ from typing import Any
 import typer.main
 
 import ralph_wrap
-from ralph_wrap.__main__ import main, run
+from ralph_wrap.__main__ import main
 from ralph_wrap.system import process
 from ralph_wrap.system.log import Log
 from ralph_wrap.worktree.trash import deletion
@@ -263,7 +263,7 @@ def _warm_up() -> None:
     for arguments in _WARMING:
         sys.argv = ["ralph-wrap", *arguments]
         with suppress(SystemExit):
-            run()
+            main()
     sys.stdout.flush()
     for number, descriptor in enumerate(kept, 1):
         os.dup2(descriptor, number)

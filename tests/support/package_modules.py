@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ralph_wrap.system.deferred import MODULES
-
 PACKAGE = Path(__file__).parent.parent.parent / "ralph_wrap"
 
 
@@ -18,13 +16,11 @@ class Module(NamedTuple):
     Attributes:
         path: below the package.
         imports: full names of everything that it imports, at its top, in a function, or for type checkers
-            alone. The full name of one of our modules as a text counts, and an attribute of ``deferred``.
+            alone. The full name of one of our modules as a text counts.
         ours: the modules of this package among them, by path.
         lines: how many it has.
         late: the imports inside its functions.
         attributes: the names that stand behind a dot in it.
-        names: these, those without a dot, and what it imports by name.
-        texts: its literals, those of bytes too, without docstrings.
 
     """
 
@@ -34,8 +30,6 @@ class Module(NamedTuple):
     lines: int
     late: frozenset[str]
     attributes: frozenset[str]
-    names: frozenset[str]
-    texts: frozenset[str]
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -61,8 +55,7 @@ def _read(path: Path, package: Path, paths: dict[str, Path]) -> Module:
     text = path.read_text()
     tree = ast.parse(text)
     imports, attributes = set(), set()
-    is_deferred = path == package / "system" / "deferred.py"  # its users import what it names
-    for node in ast.walk(tree) if not is_deferred else ():
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imports |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -72,8 +65,6 @@ def _read(path: Path, package: Path, paths: dict[str, Path]) -> Module:
             imports.add(node.value)
         elif isinstance(node, ast.Attribute):
             attributes.add(node.attr)
-            if isinstance(node.value, ast.Name) and node.value.id == "deferred":
-                imports |= {MODULES[node.attr]} if node.attr in MODULES else set()
     found = (paths.get(name) or paths.get(name.rpartition(".")[0]) for name in imports)
     ours = frozenset(one.relative_to(package).as_posix() for one in found if one)
     name, size = path.relative_to(package).as_posix(), len(text.splitlines())
@@ -91,31 +82,4 @@ def _read(path: Path, package: Path, paths: dict[str, Path]) -> Module:
         lines=size,
         late=frozenset(late),
         attributes=frozenset(attributes),
-        names=names_of(tree),
-        texts=texts_of(tree),
-    )
-
-
-def names_of(tree: ast.Module) -> frozenset[str]:
-    """Return the names in the code of a module; another name behind ``as`` hides none."""
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            names.add(node.id)
-        elif isinstance(node, ast.Attribute):
-            names.add(node.attr)
-        elif isinstance(node, ast.alias):
-            names.add(node.name)
-    return frozenset(names)
-
-
-def texts_of(tree: ast.Module) -> frozenset[str]:
-    """Return the literals of a module, those of bytes too, without docstrings."""
-    nodes = list(ast.walk(tree))
-    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    values = [node.value for node in nodes if isinstance(node, ast.Constant) and id(node) not in prose]
-    return frozenset(
-        value if isinstance(value, str) else value.decode("latin-1")
-        for value in values
-        if isinstance(value, (str, bytes))
     )

@@ -152,7 +152,7 @@ class Container:
         for pid, above in candidates:  # which grows
             words = Path(f"/proc/{pid}/cmdline").read_text()
             # A child of the init looks the same until it executes something else.
-            if words != above and _is_idle(pid) and "init" in words.split("\0"):
+            if words != above and _is_idle(pid) and "ralph_wrap.interfaces.init" in words.split("\0"):
                 return pid
             candidates += [(child, words) for child in children(pid)]
         return None

@@ -232,24 +232,6 @@ def test_all_events_are_logged(tmp_path: Path) -> None:
     assert logged == [early, *({**event, **identity} for event in EVENTS)]
 
 
-@pytest.mark.parametrize("terminal", [False, True])
-def test_events_carry_the_session_with_and_without_structlog(tmp_path: Path, terminal: bool) -> None:
-    """Bound before structlog is loaded and after; both run the same processors, and log the same lines."""
-    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
-    with _narrated(terminal=terminal) as (teller, _):
-        teller.attach(first, agent_id="a3f2", session_id="x-a3f2")
-        _tell_everything(teller)
-    with _narrated(terminal=terminal) as (teller, _):
-        teller.load()
-        teller.attach(second, agent_id="a3f2", session_id="x-a3f2")
-        _tell_everything(teller)
-    identity = {"agent_id": "a3f2", "session_id": "x-a3f2"}
-    for path in (first, second):
-        lines = path.read_text().splitlines()
-        assert [_timeless(line) for line in lines] == [{**event, **identity} for event in EVENTS]
-        assert {tuple(json.loads(line))[:5] for line in lines} == {("at", "level", "event", *identity)}
-
-
 def test_a_log_is_appended_to(tmp_path: Path) -> None:
     """Nothing that is in it is lost."""
     path = tmp_path / "events.jsonl"

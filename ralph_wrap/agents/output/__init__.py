@@ -8,9 +8,11 @@ the answer and a few numbers.
 from __future__ import annotations
 
 import json
-from importlib import import_module
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
 
+from ralph_wrap.agents.output import claude, codex, gemini, opencode
 from ralph_wrap.agents.output.events import (
     AgentFailure,
     AgentMessage,
@@ -26,29 +28,29 @@ from ralph_wrap.agents.output.events import (
 )
 from ralph_wrap.agents.output.lines import LONGEST, LineSplitter
 
-if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import Any, Protocol
 
-    class OutputFormat(Protocol):
-        """A parser of one format; each iteration gets a new one."""
+class OutputFormat(Protocol):
+    """A parser of one format; each iteration gets a new one."""
 
-        @property
-        def ignored(self) -> re.Pattern[bytes]:
-            """Pattern for the beginning of lines without information, mostly results of tools."""
+    @property
+    def ignored(self) -> re.Pattern[bytes]:
+        """Pattern for the beginning of lines without information, mostly results of tools."""
 
-        def read(self, document: dict[str, Any]) -> Iterator[Event]:
-            """Yield the events of a line."""
+    def read(self, document: dict[str, Any]) -> Iterator[Event]:
+        """Yield the events of a line."""
 
 
-_decode = (
-    json.JSONDecoder().raw_decode
-)  # json.loads() less what it looks at first: lines can be many and short
+_decode = json.JSONDecoder().raw_decode  # not json.loads(), which looks at each of many short lines twice
 
+_FORMATS: dict[str, Callable[[], OutputFormat]] = {
+    "claude": claude.FORMAT,
+    "codex": codex.FORMAT,
+    "opencode": opencode.FORMAT,
+    "gemini": gemini.FORMAT,
+}
 
-FORMATS = ("claude", "codex", "opencode", "gemini")
-"""The values of ``output`` in the configuration, except ``text``; each names a module of this package."""
+FORMATS = tuple(_FORMATS)
+"""The values of ``output`` in the configuration, except ``text``."""
 
 
 class OutputReader:
@@ -60,7 +62,7 @@ class OutputReader:
     """
 
     def __init__(self, output: str) -> None:
-        self._make: Callable[[], OutputFormat] = import_module(f"{__name__}.{output}").FORMAT
+        self._make = _FORMATS[output]
         self._lines = LineSplitter()
         self._format = self._make()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any
 
 from ralph_wrap.agents.output import failure, json_access
 from ralph_wrap.agents.output.events import (
@@ -11,17 +12,12 @@ from ralph_wrap.agents.output.events import (
     AgentMessage,
     AgentSessionId,
     AgentWarning,
+    Event,
     FinalAnswer,
     ToolCall,
     Usage,
     UsageLimitReached,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from ralph_wrap.agents.output.events import Event
 
 _SYNTHETIC = "<synthetic>"  # the model name in error messages of Claude Code itself; the result repeats them
 _REMEMBERED = 64  # messages that may still get more parts: parts of several sub-agents alternate

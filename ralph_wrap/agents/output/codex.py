@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any
 
 from ralph_wrap.agents.output import failure, json_access
 from ralph_wrap.agents.output.events import (
     AgentMessage,
     AgentSessionId,
     AgentWarning,
+    Event,
     FinalAnswer,
     ToolCall,
     Usage,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from ralph_wrap.agents.output.events import Event
 
 # "try again at 9:55 PM.", "try again at Jan 3rd, 2027 9:55 PM.": local time without seconds
 _AGAIN = re.compile(

@@ -7,8 +7,9 @@ waits as long as the service demands, and reports this on stderr only.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ralph_wrap.agents.output import failure, json_access
 from ralph_wrap.agents.output.answer import AnswerCollector
@@ -16,18 +17,13 @@ from ralph_wrap.agents.output.events import (
     AgentMessage,
     AgentSessionId,
     AgentWarning,
+    Event,
     FinalAnswer,
     ToolCall,
     Usage,
     UsageLimitReached,
 )
 from ralph_wrap.system.document import from_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from ralph_wrap.agents.output.events import Event
 
 # The frame that it puts around the service's message, and the text that it adds for status 429.
 _WRAPPED = re.compile(r"\[API Error: (.*)\](\nPlease wait and try again later\..*)?", re.DOTALL)

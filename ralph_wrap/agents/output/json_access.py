@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 _MOST = 10**15  # a larger number is an error, and may not fit into a float
 _YEAR_5000 = 95617584000  # seconds

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from ralph_wrap.agents.output.events import SkippedLine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LONGEST = 1 << 20
 """Maximum size of a line in bytes. Text of an agent is shorter; the result of a tool may be longer."""

@@ -7,18 +7,13 @@ time it prints nothing.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any
 
 from ralph_wrap.agents.output import failure, json_access
 from ralph_wrap.agents.output.answer import AnswerCollector
-from ralph_wrap.agents.output.events import AgentMessage, AgentSessionId, FinalAnswer, ToolCall, Usage
+from ralph_wrap.agents.output.events import AgentMessage, AgentSessionId, Event, FinalAnswer, ToolCall, Usage
 from ralph_wrap.system.document import from_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from ralph_wrap.agents.output.events import Event
 
 _GOES_ON = {"tool-calls", "unknown"}  # end reasons of a step that another step follows
 _RESET = "anthropic-ratelimit-unified-reset"  # header with the end time of a limit

@@ -17,14 +17,13 @@ from ralph_wrap.agents.output.events import (
     Usage,
     UsageLimitReached,
 )
-from ralph_wrap.system import deferred
 from ralph_wrap.system.log import one_line
 
 _WIDEST = 200  # maximum number of characters of a tool's argument, or of an error
 _LONGEST = 1 << 16  # a line without newline is printed when it has this many characters
 _HIDDEN = (Usage, FinalAnswer, AgentSessionId)
 _ERRORS = (AgentWarning, UsageLimitReached, AgentFailure)
-_CONTROL = deferred.pattern(
+_CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )  # all but tab and newline; a model must not send control sequences to a terminal
 

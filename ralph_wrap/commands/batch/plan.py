@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
-from ralph_wrap.commands.batch.state import TaskState, is_done
+from ralph_wrap.commands.batch.state import BatchState, TaskState, is_done
+from ralph_wrap.config.task_file import Task
 from ralph_wrap.state import report
 from ralph_wrap.state.ids import agent_id_of
-from ralph_wrap.state.project import registries
+from ralph_wrap.state.project import Project, registries
 from ralph_wrap.state.record import SessionRecord, UnreadableRecord
-from ralph_wrap.system.log import Commands
+from ralph_wrap.system.log import Commands, Log
 from ralph_wrap.system.text import command, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
-
-    from ralph_wrap.commands.batch.state import BatchState
-    from ralph_wrap.config.task_file import Task
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
-
 
 _TITLE = 48  # columns
 

@@ -7,23 +7,19 @@ import os
 import select
 import signal
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from ralph_wrap.commands.batch.plan import OpenTask
 from ralph_wrap.commands.batch.session import BatchSession
-from ralph_wrap.commands.batch.state import new_task
+from ralph_wrap.commands.batch.state import BatchState, new_task
+from ralph_wrap.config.task_file import Task
 from ralph_wrap.errors import RalphError
 from ralph_wrap.loop.usage_limit_wait import clock
+from ralph_wrap.system.log import Log
+from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import shortened, span
 from ralph_wrap.system.uptime import uptime
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ralph_wrap.commands.batch.plan import OpenTask
-    from ralph_wrap.commands.batch.state import BatchState
-    from ralph_wrap.config.task_file import Task
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.system.signals import SignalHandlers
 
 _TICK = 1000.0  # milliseconds between two updates of the status line
 _TITLE = 48  # columns

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from ralph_wrap.commands.batch.state import is_done
+from ralph_wrap.commands.batch.plan import OpenTask
+from ralph_wrap.commands.batch.state import TaskState, is_done
 from ralph_wrap.state.session_files import parsed
 from ralph_wrap.state.wording import ending_in_words
-from ralph_wrap.system.log import Commands
+from ralph_wrap.system.log import Commands, Log
 from ralph_wrap.system.text import shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from ralph_wrap.commands.batch.plan import OpenTask
-    from ralph_wrap.commands.batch.state import TaskState
-    from ralph_wrap.system.log import Log
 
 _CHUNK = 1 << 16
 _WIDTH = 59  # columns: the line, with "ralph-wrap: warning: ", fits into a terminal of 80

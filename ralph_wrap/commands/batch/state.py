@@ -17,27 +17,22 @@ signature says that a session, which the user has resumed by hand, goes on from 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shlex
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ralph_wrap.config.authority import IMPLIES
 from ralph_wrap.errors import ConflictError, RalphError, StoppedError, UntrustedError
 from ralph_wrap.state import session_start
-from ralph_wrap.state.project import prepare_root, registries
-from ralph_wrap.system import deferred, files
+from ralph_wrap.state.project import Project, prepare_root, registries
+from ralph_wrap.system import files
+from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.document import DocumentFormat
-from ralph_wrap.system.log import Commands
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from typing import Any
-
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import Commands, Log
 
 _KIND = "batch"  # of what is signed here
 _FORMAT = DocumentFormat(version=1, largest=64 << 20, indent=1)
@@ -197,7 +192,7 @@ def _lock_of_sessions(path: Path, cancel: CancelToken, log: Log) -> files.FileLo
 def _directory(project: Project, file: Path) -> Path:
     """Return the directory of a batch, which exists afterwards."""
     name = os.fsencode(session_start.relative(file.resolve(), project))
-    digest = deferred.hashlib.sha256(name).hexdigest()[:_DIGITS]
+    digest = hashlib.sha256(name).hexdigest()[:_DIGITS]
     problem: OSError | None = None
     prepare_root(project)
     for registry in registries(project):

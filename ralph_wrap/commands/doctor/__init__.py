@@ -8,11 +8,11 @@ Other facts that a user should know are notes.
 from __future__ import annotations
 
 import os
-from importlib import import_module
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ralph_wrap import agents, config
+from ralph_wrap import config
 from ralph_wrap.commands.doctor import container, probes, sandbox, storage, tools
 from ralph_wrap.commands.doctor import project as project_checks
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
@@ -29,14 +29,9 @@ from ralph_wrap.errors import (
     UsageError,
 )
 from ralph_wrap.session import preflight
-from ralph_wrap.state.project import find_project
-from ralph_wrap.system import deferred, privileges
+from ralph_wrap.state.project import Project, find_project
+from ralph_wrap.system import privileges
 from ralph_wrap.system.container import mark
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from ralph_wrap.state.project import Project
 
 _COMMAND = ("/bin/sh",)  # stands for an agent, and always exists
 
@@ -67,7 +62,7 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
     """
     began_as, refused = os.geteuid(), None
     try:
-        environ = privileges.become_owner(directory, environ, before=_load_the_rest)
+        environ = privileges.become_owner(directory, environ)
     except RalphError as error:
         refused = error
         environ = privileges.with_home(environ)
@@ -170,12 +165,6 @@ def _problem(checks: tuple[DoctorCheck, ...], obstacle: RalphError | None) -> Ra
     return ProblemsError(
         f"{len(failing)} of {len(checks)} checks failed: {', '.join(failing)}", "see the fix of each"
     )
-
-
-def _load_the_rest() -> None:
-    deferred.load_for_other_user()
-    for name in agents.NAMES:
-        import_module(f"{agents.__name__}.{name}")
 
 
 __all__ = ["Diagnosis", "DoctorCheck", "examine"]

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
-from ralph_wrap.config import duration
-from ralph_wrap.config.options import STOP_TIMEOUT
 from ralph_wrap.system import container
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _HOST_INITS = {"systemd", "init", "runit", "openrc-init", "dinit", "procd"}
 _LONGEST = 60  # characters of a command line
@@ -67,33 +62,14 @@ def stop_timeout(root: Path) -> DoctorCheck:
     init = container.init(root)
     if init is None:
         return fine(name, "no ralph-wrap init is running here", why)
-    text = _option(init.words, "--stop-timeout") or _variable(root, init.pid, *STOP_TIMEOUT.variables)
-    try:
-        seconds = duration(text) if text else _DEFAULT
-    except ValueError as error:
-        return noted(name, str(error), why, "ralph-wrap init --stop-timeout 8")
+    seconds = init.stop_timeout
+    if seconds is None:
+        return fine(name, "ralph-wrap init is starting", why)
     found = f"init gives sessions {seconds:g} s"
     if seconds >= _DOCKER:
         fix = f"docker stop --time {seconds + 2:.0f}"
         return noted(name, f"{found}, docker gives 10 s by default: {fix}", why, fix)
     return fine(name, f"{found}, docker gives 10 s by default", why)
-
-
-def _option(words: Sequence[str], option: str) -> str | None:
-    """Return the value of an option on a command line; words after ``--`` belong to another command."""
-    own_words = [*words][: [*words, "--"].index("--")]
-    for index, word in enumerate(own_words):
-        if word.startswith(f"{option}="):
-            return word.partition("=")[2]
-        if word == option:
-            return "".join(own_words[index + 1 : index + 2])
-    return None
-
-
-def _variable(root: Path, pid: int, name: str) -> str:
-    """Return a variable of a process's environment; empty if it is unset or not readable."""
-    entries = container.text(container.below(root, f"/proc/{pid}/environ")).split("\0")
-    return next((entry.partition("=")[2] for entry in entries if entry.startswith(f"{name}=")), "")
 
 
 def _shown(words: Sequence[str]) -> str:

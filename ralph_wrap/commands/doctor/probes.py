@@ -5,17 +5,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.commands.doctor.storage import existing_parent
+from ralph_wrap.state.project import Project
 from ralph_wrap.system import files, process_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from ralph_wrap.state.project import Project
 
 _PR_GET_CHILD_SUBREAPER = 37  # <linux/prctl.h>
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 import platform
 import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.agents import NAMES, installed, known
 from ralph_wrap.branches.broken import broken_refs, is_in_use, removal_of
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.commands.doctor.storage import existing_parent
-from ralph_wrap.config import IgnoreLocation, trust
+from ralph_wrap.config import IgnoreLocation, Settings, trust
 from ralph_wrap.config.authority import any_approved, in_force
 from ralph_wrap.errors import GitError, GitTooOldError, RalphError, UntrustedError
 from ralph_wrap.git import (
     NEWEST_TESTED,
     OLDEST_TESTED,
     Git,
+    Repository,
     git_environment,
     is_ignored,
     list_refs,
@@ -28,17 +29,10 @@ from ralph_wrap.git import (
 from ralph_wrap.git.quarantine import SUBMODULES, owners
 from ralph_wrap.git.safe.filters import missing_filters, require_same_files
 from ralph_wrap.session.unknown_worktrees import unknown_worktrees
-from ralph_wrap.state.project import WORKTREES, linked_directory
+from ralph_wrap.state.project import WORKTREES, Project, linked_directory
 from ralph_wrap.system import privileges
 from ralph_wrap.system.log import lines_of
 from ralph_wrap.worktree.ignore import RULE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from ralph_wrap.config import Settings
-    from ralph_wrap.git import Repository
-    from ralph_wrap.state.project import Project
 
 _HOOKS_OFF_SINCE = (2, 31)  # GIT_CONFIG_COUNT
 _REPOSITORY = ("", "objects", "refs", "refs/heads", "refs/heads/ralph", "worktrees", "logs/refs/heads/ralph")

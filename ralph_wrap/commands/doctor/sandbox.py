@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from ralph_wrap.commands.doctor.result import DoctorCheck, fine, noted
 from ralph_wrap.session.sandbox import backend, launcher
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _LANDLOCK_SINCE = "Linux 5.13 or newer, with landlock in the kernel parameter lsm="
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.git import run_git
-from ralph_wrap.state.project import WORKTREES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ralph_wrap.state.project import Project
+from ralph_wrap.state.project import WORKTREES, Project
 
 _BLOCK = 512  # bytes, of st_blocks (stat(3type))
 _MEBIBYTE, _GIBIBYTE = 1 << 20, 1 << 30

@@ -7,14 +7,12 @@ What each does by itself is on the page docs/worktree.md; those that leave out n
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.commands.doctor.result import DoctorCheck, fine, noted
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _NAME = ".ralph"
 

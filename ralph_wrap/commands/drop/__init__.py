@@ -14,9 +14,11 @@ other branch holds. The branch of an unfinished session is never deleted, nor on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ralph_wrap import branches
+from ralph_wrap.branches import Branch
 from ralph_wrap.commands.drop.refs import (
     RestorableBranch,
     RestoredBranch,
@@ -29,20 +31,13 @@ from ralph_wrap.commands.drop.refs import (
 from ralph_wrap.commands.drop.remote import RemoteCopies
 from ralph_wrap.commands.drop.safety import DropSafety, DropSelection, PreviewedTips
 from ralph_wrap.errors import ConflictError, RalphError, RefusedError, UsageError
-from ralph_wrap.git import list_refs
+from ralph_wrap.git import Git, list_refs
 from ralph_wrap.git.transaction import ref_origins
-from ralph_wrap.state.project import objects_of, repository_of
+from ralph_wrap.state.project import Project, objects_of, repository_of
 from ralph_wrap.state.remote_refs import REMOTES, holders
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.lock import repository_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ralph_wrap.branches import Branch
-    from ralph_wrap.git import Git
-    from ralph_wrap.state.project import Project
 
 
 class DroppedBranch(NamedTuple):

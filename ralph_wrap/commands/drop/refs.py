@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS, WIP, Branch
 from ralph_wrap.branches.intake import BASES
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError
-from ralph_wrap.git import list_refs
+from ralph_wrap.git import Git, list_refs
 from ralph_wrap.git.read_back import other_tips, require_whole
 from ralph_wrap.git.transaction import RefChange, change_refs, ref_times
 from ralph_wrap.state.ids import agent_id_of, is_agent_id
-from ralph_wrap.state.project import own_registry, repository_of
+from ralph_wrap.state.project import Project, own_registry, repository_of
+from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.text import command
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import Registry
 
 _DROPPED = "refs/ralph/dropped/"  # the part of the name after ralph/ follows
 _DROPPED_ELSEWHERE = "refs/ralph/dropped-branches/"  # the whole name follows

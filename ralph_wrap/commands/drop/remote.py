@@ -7,27 +7,21 @@ still what was fetched (``--force-with-lease``). A branch that the user named st
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from ralph_wrap.branches import HEADS, WIP, Branch
 from ralph_wrap.errors import ConflictError, GitError, RalphError, RefusedError
-from ralph_wrap.git import list_refs, set_refs
+from ralph_wrap.git import Git, list_refs, set_refs
 from ralph_wrap.git.merge import is_ancestor
 from ralph_wrap.git.remote import RemoteChange, push_error, start_atomic_push
 from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.state import remote_claim
-from ralph_wrap.state.project import repository_of
+from ralph_wrap.state.project import Project, repository_of
+from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.state.remote_refs import everything, fetched, owner_of, tracking
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.save.commits import make_snapshots
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.remote_claim import RemoteClaim
 
 _PATIENCE = 600.0  # seconds for git push
 _AT_ONCE = 100  # sessions in one push: their refs must fit into one command line

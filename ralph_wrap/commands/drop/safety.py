@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap import branches, config
-from ralph_wrap.branches import HEADS, Branch
-from ralph_wrap.branches.compare import compare
+from ralph_wrap.branches import HEADS, Branch, MainBranch
+from ralph_wrap.branches.compare import BranchComparison, compare
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
 from ralph_wrap.git import (
+    Git,
     commits_without,
     decode,
     existing_commits,
@@ -23,18 +26,9 @@ from ralph_wrap.git.pointer import checkout_of
 from ralph_wrap.git.safe.genuine import require_objects
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.state.project import WORKTREES, repository_of
+from ralph_wrap.state.project import WORKTREES, Project, repository_of
 from ralph_wrap.system import files
 from ralph_wrap.system.text import command, some
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from ralph_wrap.branches import MainBranch
-    from ralph_wrap.branches.compare import BranchComparison
-    from ralph_wrap.git import Git
-    from ralph_wrap.state.project import Project
 
 # If HEAD names a symbolic ref, git worktree list shows only its target. These files have its own name, too
 # (git-worktree(1)). A bisection that is reset to HEAD leaves the branch alone.

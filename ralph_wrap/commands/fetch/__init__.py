@@ -7,18 +7,14 @@ work that the session has put back elsewhere becomes a snapshot here, too. No ot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from ralph_wrap.commands.fetch.bring import FetchedSession, SessionImport
 from ralph_wrap.commands.fetch.remote import RemoteSessions
 from ralph_wrap.errors import ConflictError
 from ralph_wrap.state import remote_claim
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
+from ralph_wrap.state.project import Project
+from ralph_wrap.system.log import Log
 
 __all__ = ["FetchedSession", "fetch", "take_over"]
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from ralph_wrap.commands.fetch.remote import RemoteSessions
 from ralph_wrap.commands.fetch.watch import BEATS, SILENT, WATCHED, watched
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import count_commits, is_branch_name, list_refs, list_worktrees
@@ -12,19 +14,12 @@ from ralph_wrap.git.merge import is_ancestor
 from ralph_wrap.git.remote import list_remotes
 from ralph_wrap.git.transaction import RefChange, change_refs
 from ralph_wrap.state import inventory, remote_claim
-from ralph_wrap.state.project import own_registry, prepare_root
+from ralph_wrap.state.project import Project, own_registry, prepare_root
 from ralph_wrap.state.record import FETCHED_FROM, FETCHED_REPORT, FETCHED_START, SessionRecord, read_record
+from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.state.report import SessionReport
 from ralph_wrap.state.wording import ELSEWHERE
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from typing import Any
-
-    from ralph_wrap.commands.fetch.remote import RemoteSessions
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.remote_claim import RemoteClaim
 
 HEADS = "refs/heads/"
 _SNAPSHOTS = "refs/ralph/snapshots/"

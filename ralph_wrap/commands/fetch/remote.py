@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from ralph_wrap.commands.fetch.watch import BEATS
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, UnreachableError
-from ralph_wrap.git import is_branch_name, list_refs
+from ralph_wrap.git import Git, is_branch_name, list_refs
 from ralph_wrap.git.remote import Silence, list_remotes, push_error, start_fetch
 from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.state import inventory, remote_claim
 from ralph_wrap.state.ids import is_agent_id
-from ralph_wrap.state.project import repository_of
+from ralph_wrap.state.project import Project, repository_of
 from ralph_wrap.state.remote_claim import CLAIMS, RemoteClaim
 from ralph_wrap.state.remote_refs import every_refspec, everything, fetched, refspecs
+from ralph_wrap.system.log import Log
 from ralph_wrap.system.text import command
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
 
 _PATIENCE = 600.0  # seconds of silence of git fetch
 _LOOK = 0.1  # seconds between two looks at it

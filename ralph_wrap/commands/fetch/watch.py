@@ -7,13 +7,10 @@ the session is dead. Only the clock of this machine takes part, since its start.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ralph_wrap.state.record import SessionRecord
+from ralph_wrap.state.record import SessionRecord, UnreadableRecord
 from ralph_wrap.system import liveness
-
-if TYPE_CHECKING:
-    from ralph_wrap.state.record import UnreadableRecord
 
 BEATS = 3
 """A session whose claim does not move for this number of beats is dead."""

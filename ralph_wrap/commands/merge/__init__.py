@@ -10,16 +10,12 @@ No git hook runs. The landed branch stays where it is, and so does its saved wor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ralph_wrap.commands.merge.merge import LandingResult, land, problem, undo_killed
 from ralph_wrap.commands.merge.target import LandingTarget, target_of
 from ralph_wrap.commands.merge.trial_merge import MergeMethod
 from ralph_wrap.state import check_results as checks
-
-if TYPE_CHECKING:
-    from ralph_wrap.state.check_results import CheckResult
-    from ralph_wrap.state.project import Project
+from ralph_wrap.state.check_results import CheckResult
+from ralph_wrap.state.project import Project
 
 
 def check_results(project: Project) -> dict[str, CheckResult]:

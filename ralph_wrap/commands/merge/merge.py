@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ralph_wrap.branches import gitlinks
+from ralph_wrap.branches import Branch, gitlinks
 from ralph_wrap.commands.merge.move_target import TargetMove, has_note, move, recover
 from ralph_wrap.commands.merge.ordering import best
 from ralph_wrap.commands.merge.run_check import run_check
-from ralph_wrap.commands.merge.target import checkouts_of, require_movable, require_room
-from ralph_wrap.commands.merge.trial_merge import MergeMethod, attempt
+from ralph_wrap.commands.merge.target import LandingTarget, checkouts_of, require_movable, require_room
+from ralph_wrap.commands.merge.trial_merge import MergeMethod, TrialMerge, attempt
 from ralph_wrap.config import trust
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError, StoppedError
-from ralph_wrap.git import compare, count_commits, environment_without_repository, list_refs
+from ralph_wrap.git import Git, Repository, compare, count_commits, environment_without_repository, list_refs
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.index import GITLINK
+from ralph_wrap.git.merge import PathChange
 from ralph_wrap.git.read_back import find_damage, require_whole
 from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.git.safe.genuine import require_genuine
@@ -25,29 +27,16 @@ from ralph_wrap.session.preflight import committer
 from ralph_wrap.state import check_results
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.state.project import RUN, own_registry, prepare_root, repository_of
+from ralph_wrap.state.project import RUN, Project, own_registry, prepare_root, repository_of
 from ralph_wrap.state.registry import Registry
-from ralph_wrap.system.cancel import NEVER
-from ralph_wrap.system.log import Commands, lines_of
+from ralph_wrap.system.cancel import NEVER, CancelToken
+from ralph_wrap.system.log import Commands, Log, lines_of
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.own_rule import without_rule
 from ralph_wrap.worktree.save.detached import detached_commits
-from ralph_wrap.worktree.user_checkout import names
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ralph_wrap.branches import Branch
-    from ralph_wrap.commands.merge.target import LandingTarget
-    from ralph_wrap.commands.merge.trial_merge import TrialMerge
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.git.merge import PathChange
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.temporary import TemporaryWorktree
-    from ralph_wrap.worktree.user_checkout import UserCheckout
+from ralph_wrap.worktree.temporary import TemporaryWorktree
+from ralph_wrap.worktree.user_checkout import UserCheckout, names
 
 
 class LandingResult(NamedTuple):

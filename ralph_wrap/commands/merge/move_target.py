@@ -32,35 +32,28 @@ import itertools
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from ralph_wrap.branches import HEADS
 from ralph_wrap.commands.merge.target import LandingTarget, checkouts_of
 from ralph_wrap.errors import ConflictError, GitError, RalphError
-from ralph_wrap.git import existing_commits, list_refs, move_ref
+from ralph_wrap.git import Git, Repository, existing_commits, list_refs, move_ref
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state import landings
-from ralph_wrap.state.project import repository_of
+from ralph_wrap.state.project import Project, repository_of
+from ralph_wrap.state.registry import Registry
 from ralph_wrap.state.session_start import is_signed, signature
-from ralph_wrap.system import deferred, files
+from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.files import lock_holder
+from ralph_wrap.system.log import Log
 from ralph_wrap.worktree.model import TEMPORARY
 from ralph_wrap.worktree.ownership import is_locked_for
-from ralph_wrap.worktree.temporary import REASON
-from ralph_wrap.worktree.user_checkout import names, restore_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
-
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.registry import Registry
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.temporary import TemporaryWorktree
-    from ralph_wrap.worktree.user_checkout import UserCheckout
+from ralph_wrap.worktree.temporary import REASON, TemporaryWorktree
+from ralph_wrap.worktree.user_checkout import UserCheckout, names, restore_files
 
 _KIND = "landing"  # of what is signed here
 _NOTE = landings.IN_PROGRESS
@@ -177,7 +170,7 @@ def _locked(index: Path, prepared: Path) -> Iterator[Path]:
     except FileExistsError:
         raise ConflictError(
             f"git works in {index.parent} at this moment: {lock} exists",
-            deferred.lock_holder.file_hint(lock),
+            lock_holder.file_hint(lock),
         ) from None
     try:
         yield lock

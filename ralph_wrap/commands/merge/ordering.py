@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
+from ralph_wrap.branches import Branch
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import compare
+from ralph_wrap.git import Git, Repository, compare
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.shadow import shadow_repository
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ralph_wrap.branches import Branch
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.worktree.temporary import TemporaryWorktree
+from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.worktree.temporary import TemporaryWorktree
 
 
 def best(

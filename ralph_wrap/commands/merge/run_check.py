@@ -5,18 +5,13 @@ from __future__ import annotations
 import math
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from ralph_wrap.errors import RalphError, StoppedError
 from ralph_wrap.system import process
-from ralph_wrap.system.cancel import FirstSignal
+from ralph_wrap.system.cancel import CancelToken, FirstSignal
 from ralph_wrap.system.process_tree import GroupTermination, ProcessTree
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from ralph_wrap.system.cancel import CancelToken
 
 _TICK = 0.1  # seconds between two looks for a signal
 _GRACE = 5.0  # seconds between TERM and KILL

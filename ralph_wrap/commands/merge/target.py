@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS
 from ralph_wrap.branches.landing import ways_to_land
 from ralph_wrap.errors import ConflictError, NotFoundError
 from ralph_wrap.git import (
+    Git,
+    Repository,
     decode,
     finish_git,
     is_branch_name,
@@ -22,20 +25,14 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.home import home_of
+from ralph_wrap.git.merge import PathChange
 from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.state.ids import is_session_id
-from ralph_wrap.state.project import repository_of
+from ralph_wrap.state.project import Project, repository_of
 from ralph_wrap.system import files
 from ralph_wrap.system.log import Commands
 from ralph_wrap.worktree.own_rule import IGNORE, is_rule
 from ralph_wrap.worktree.user_checkout import UserCheckout, in_the_way, names
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.git.merge import PathChange
-    from ralph_wrap.state.project import Project
 
 
 class LandingTarget(NamedTuple):

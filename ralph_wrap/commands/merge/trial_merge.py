@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ralph_wrap.branches import Branch
+from ralph_wrap.commands.merge.target import LandingTarget
 from ralph_wrap.errors import ConflictError
-from ralph_wrap.git import commits_without, resolve_commit, tree_of
+from ralph_wrap.git import Git, commits_without, resolve_commit, tree_of
 from ralph_wrap.git import merge as merging
 from ralph_wrap.system.text import some
-
-if TYPE_CHECKING:
-    from ralph_wrap.branches import Branch
-    from ralph_wrap.commands.merge.target import LandingTarget
-    from ralph_wrap.git import Git
 
 _LISTED = 100  # commits in the message of a squash; it counts the others
 

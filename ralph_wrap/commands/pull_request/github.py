@@ -6,19 +6,14 @@ import json
 import os
 import re
 import shutil
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.git import decode, environment_with_config
-from ralph_wrap.system.process import RunningCommand
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-    from typing import Any
-
-    from ralph_wrap.system.process import CompletedCommand
+from ralph_wrap.system.process import CompletedCommand, RunningCommand
 
 _PATIENCE = 120.0  # seconds for each answer
 _HOST = "github.com"

@@ -9,29 +9,28 @@ or close issues. Prompt, command line and paths stay out.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ralph_wrap import branches, config
-from ralph_wrap.branches import HEADS
+from ralph_wrap.branches import HEADS, Branch, MainBranch
 from ralph_wrap.branches.compare import compare
 from ralph_wrap.commands.pull_request import github
 from ralph_wrap.config.repository_trust import require_direct
 from ralph_wrap.errors import ConflictError, RalphError, UsageError
-from ralph_wrap.git import commits_without, count_commits, environment_for_others, list_refs
+from ralph_wrap.git import (
+    CommitSummary,
+    Git,
+    commits_without,
+    count_commits,
+    environment_for_others,
+    list_refs,
+)
 from ralph_wrap.git.read_back import require_whole
 from ralph_wrap.git.remote import list_remotes, push_addresses, push_error, start_push, without_secrets
-from ralph_wrap.state.project import objects_of, repository_of
-from ralph_wrap.system.log import Commands, one_line
+from ralph_wrap.state.project import Project, objects_of, repository_of
+from ralph_wrap.system.log import Commands, Log, one_line
 from ralph_wrap.system.text import and_more, command
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
-
-    from ralph_wrap.branches import Branch, MainBranch
-    from ralph_wrap.git import CommitSummary, Git
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
 
 _PATIENCE = 120.0  # seconds for the push
 _LONGEST = 200  # characters of a line that an agent wrote; GitHub takes 256 in a title

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Container
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap import agents, config
 from ralph_wrap.commands.quickstart import templates
 from ralph_wrap.config import trust
 from ralph_wrap.config.schema import schema
 from ralph_wrap.errors import RefusedError, UntrustedError, UsageError
+from ralph_wrap.state.project import Project
 from ralph_wrap.system import files, privileges
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-    from pathlib import Path
-
-    from ralph_wrap.state.project import Project
 
 SCHEMA = config.CONFIG.with_name("config.schema.json")
 """The schema that the configuration names, for editors."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 from ralph_wrap.config import ROWS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 PROMPT = f"""\
 # Work through TODO.md

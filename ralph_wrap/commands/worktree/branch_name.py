@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from slugify import slugify
 
 from ralph_wrap.errors import UsageError
-from ralph_wrap.git import is_branch_name
-
-if TYPE_CHECKING:
-    from ralph_wrap.git import Git
+from ralph_wrap.git import Git, is_branch_name
 
 LONGEST = 50
 """Characters of a slug."""

@@ -8,29 +8,24 @@ out elsewhere, stays with a warning. Last, remove our lines for hooks from the s
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.commands.worktree.prepare import home_of, recover
 from ralph_wrap.errors import GitError, RalphError, RefusedError
-from ralph_wrap.git import CommitSummary, commits_only_on, delete_ref, list_refs, worktree_holding
+from ralph_wrap.git import CommitSummary, Git, commits_only_on, delete_ref, list_refs, worktree_holding
 from ralph_wrap.git.read_back import find_damage, other_tips
-from ralph_wrap.state.project import repository_of
+from ralph_wrap.state.project import Project, repository_of
+from ralph_wrap.system.log import Log
 from ralph_wrap.system.text import and_more, command
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import find, holds_its_branch
 from ralph_wrap.worktree.managed.git_config import tidy_hooks
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.remove import remove
+from ralph_wrap.worktree.save.result import Losses
 from ralph_wrap.worktree.trash import new_name
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.result import Losses
 
 _SHOWN = 20  # commits that a refusal lists
 

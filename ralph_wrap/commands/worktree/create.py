@@ -9,14 +9,19 @@ It only reads the caller's checkout.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.commands.worktree.branch_name import branch_name
 from ralph_wrap.commands.worktree.prepare import home_of
+from ralph_wrap.config import IgnoreLocation
 from ralph_wrap.errors import ConflictError, GitError, IsolationError, NotFoundError, UsageError, no_commit
 from ralph_wrap.git import (
+    Git,
+    Repository,
     current_branch,
     finish_git,
     is_ignored,
@@ -28,8 +33,10 @@ from ralph_wrap.git import (
 from ralph_wrap.git.safe.submodules import changed_inside
 from ralph_wrap.git.status import parse_status, start_status
 from ralph_wrap.session.preflight import layout_of
-from ralph_wrap.state.project import WORKTREES, repository_of
+from ralph_wrap.state.project import WORKTREES, Project, repository_of
 from ralph_wrap.system import files
+from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.log import Log
 from ralph_wrap.system.text import named
 from ralph_wrap.worktree.create.report_copies import provide
 from ralph_wrap.worktree.ignore import RULE, appended, ensure_ignored
@@ -37,17 +44,7 @@ from ralph_wrap.worktree.layout import EVERYTHING
 from ralph_wrap.worktree.managed.create import make
 from ralph_wrap.worktree.managed.git_config import require_configurable
 from ralph_wrap.worktree.managed.metadata import WorktreeMetadata
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from ralph_wrap.config import IgnoreLocation
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.model import LinkedWorktree
 
 _RACES = 1000  # names that other processes may take before us; more means a fault
 _NAMED = 3  # changed files that a warning lists

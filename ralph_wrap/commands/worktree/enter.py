@@ -12,11 +12,14 @@ import contextlib
 import os
 import shlex
 import time
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.branches import WIP
 from ralph_wrap.commands.worktree.prepare import home_of, recover
+from ralph_wrap.config import IgnoreLocation
 from ralph_wrap.errors import (
     ConflictError,
     GitError,
@@ -26,6 +29,8 @@ from ralph_wrap.errors import (
     no_commit,
 )
 from ralph_wrap.git import (
+    Git,
+    Repository,
     branches_containing,
     commits_only_on,
     commits_without,
@@ -38,9 +43,9 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.git.read_back import find_damage, other_tips
 from ralph_wrap.state.ids import is_agent_id
-from ralph_wrap.state.project import WORKTREES, repository_of
+from ralph_wrap.state.project import WORKTREES, Project, repository_of
 from ralph_wrap.system import process_table, tmux
-from ralph_wrap.system.log import Commands
+from ralph_wrap.system.log import Commands, Log
 from ralph_wrap.system.text import and_more, named
 from ralph_wrap.worktree.create.report_copies import provide
 from ralph_wrap.worktree.ignore import ensure_ignored
@@ -48,19 +53,10 @@ from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.create import make
 from ralph_wrap.worktree.managed.find import directory_of, find, holds_its_branch
 from ralph_wrap.worktree.managed.metadata import WorktreeMetadata, marked, write_mark
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.remove import remove
+from ralph_wrap.worktree.save.result import Losses
 from ralph_wrap.worktree.trash import new_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from ralph_wrap.config import IgnoreLocation
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.result import Losses
 
 _LONGEST = 100  # characters of a name
 _LAST_BREATH = 2.0  # seconds for the processes of a tmux session to end

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ralph_wrap.errors import ConflictError, RalphError
-from ralph_wrap.state.project import RUN, WORKTREES, prepare_root
+from ralph_wrap.state.project import RUN, WORKTREES, Project, prepare_root
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.worktree.recover import bring_back
-
-if TYPE_CHECKING:
-    from ralph_wrap.state.project import Project
 
 
 def home_of(project: Project) -> Registry:

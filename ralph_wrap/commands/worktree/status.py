@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from ralph_wrap.git import current_branch, decode, list_worktrees, run_git
-from ralph_wrap.state.project import WORKTREES, repository_of
+from ralph_wrap.state.project import WORKTREES, Project, repository_of
 from ralph_wrap.worktree.managed.find import OURS, directory_of
 from ralph_wrap.worktree.managed.metadata import marked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from ralph_wrap.state.project import Project
 
 
 class ListedWorktree(NamedTuple):

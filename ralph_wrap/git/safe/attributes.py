@@ -7,19 +7,16 @@ between the repository and the checkout. A merge or diff driver counts only if t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Collection
+from pathlib import Path
 
-from ralph_wrap.system import deferred, files
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
-
-    from ralph_wrap.git.safe.entries import ConfigEntry
+from ralph_wrap.git.safe.entries import ConfigEntry
+from ralph_wrap.system import files
 
 _FILE = "info/attributes"
 _LARGEST = 1 << 22  # bytes
-_PATTERN = deferred.pattern(rb'"(?:[^"\\]|\\.)*"|[^ \t\r]+')
+_PATTERN = re.compile(rb'"(?:[^"\\]|\\.)*"|[^ \t\r]+')
 _CONVERSIONS = frozenset(
     {b"crlf", b"eol", b"filter", b"ident", b"lockable", b"text", b"whitespace", b"working-tree-encoding"}
 )

@@ -6,14 +6,12 @@ then the objects in parts that fit into memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import hashlib
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from ralph_wrap.errors import TO_SEE_DAMAGE, TamperedError
 from ralph_wrap.git.command import DURABLE, Git, decode_lines, run_git
-from ralph_wrap.system import deferred
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
 
 _OF_AN_OBJECT = 3  # words: object id, type, size; for a missing object there are two
 _LARGEST_PART = 16 << 20  # bytes; a part is in memory twice for a moment
@@ -100,7 +98,7 @@ def read_all(git: Git, oids: Collection[str]) -> Iterator[ReadObject]:
 
 
 def _difference(found: ReadObject) -> str:
-    hashed = deferred.hashlib.sha1 if len(found.oid) == _SHA1 else deferred.hashlib.sha256
+    hashed = hashlib.sha1 if len(found.oid) == _SHA1 else hashlib.sha256
     digest = hashed(b"%s %d\0" % (found.kind, len(found.content)))
     digest.update(found.content)
     return "" if digest.hexdigest() == found.oid else f"object {found.oid} {_REPLACED}"

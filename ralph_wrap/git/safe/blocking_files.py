@@ -9,15 +9,13 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.git import pointer
 from ralph_wrap.git.config_file import parse
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _RULES = (".gitattributes", ".gitignore", ".gitmodules")  # in each directory of a checkout
 _NEVER_OPENED = frozenset({"hooks", "lfs"})  # directories

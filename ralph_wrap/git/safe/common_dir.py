@@ -16,17 +16,14 @@ import errno
 import os
 import stat
 import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.git.safe.attributes import counting_attributes
 from ralph_wrap.git.safe.config_keys import PROGRAMS_OF_LFS, Effect, effect_of, is_of_git_lfs, pattern_of
 from ralph_wrap.git.safe.entries import ConfigEntry, format_config, read_config
 from ralph_wrap.system import files, privileges, temporary
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 _LINKS = ("objects", "refs", "packed-refs", "logs", "worktrees", "modules", "shallow", "info/exclude")
 _OPTIONAL_LINKS = ("lfs", "reftable")

@@ -7,13 +7,9 @@ variable. Later versions of git have keys that an older git ignores; they are he
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
-
-from ralph_wrap.system import deferred
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 class Effect(Enum):
@@ -255,7 +251,7 @@ worktree guessremote userelativepaths
 # A subsection of these narrows a key to some addresses or identities; the key does the same without it.
 _NARROWED = frozenset({"credential", "http", "sendemail"})
 
-_HELPER_ADDRESS = deferred.pattern(r"[A-Za-z0-9][A-Za-z0-9+.-]*::")
+_HELPER_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*::")
 _WORDS_OF_BOOLEANS = frozenset({"", "true", "yes", "on", "false", "no", "off"})
 _ADDRESSES = frozenset(
     {

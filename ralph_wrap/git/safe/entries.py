@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.git.config_file import parse
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _LARGEST = 1 << 22  # bytes of a configuration file
 _DEEPEST = 10  # includes in includes, as in git

@@ -16,25 +16,21 @@ import contextlib
 import os
 import re
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError, UntrustedError, explained
 from ralph_wrap.git import pointer
 from ralph_wrap.git.command import Git, decode, run_git
-from ralph_wrap.git.safe.common_dir import EXTENSION, OWN_CONFIG, configuration, harmless
+from ralph_wrap.git.repository import Repository
+from ralph_wrap.git.safe.common_dir import EXTENSION, OWN_CONFIG, SafeCommonDirs, configuration, harmless
 from ralph_wrap.git.safe.config_keys import pattern_of
 from ralph_wrap.git.safe.entries import ConfigEntry, read_config
 from ralph_wrap.git.scratch import scratch_directory
-from ralph_wrap.system import deferred
 from ralph_wrap.system.log import Commands, one_line
 from ralph_wrap.system.text import named
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from ralph_wrap.git.repository import Repository
-    from ralph_wrap.git.safe.common_dir import SafeCommonDirs
 
 _PROGRAMS = {"filter.*.clean", "filter.*.process", "filter.*.smudge"}
 _ATTRIBUTES_FILE = "core.attributesfile"
@@ -163,7 +159,7 @@ def _missing_program(config: Mapping[str, str], name: str, environ: Mapping[str,
         words = command.split(maxsplit=1)
         # Another first word may be quoted, an assignment or a command of the shell: git will tell.
         is_plain = words and re.fullmatch(r"[\w./+-]+", words[0]) and words[0] not in _OF_THE_SHELL
-        if is_plain and not deferred.shutil.which(words[0], path=environ.get("PATH")):
+        if is_plain and not shutil.which(words[0], path=environ.get("PATH")):
             return words[0]
     return None
 

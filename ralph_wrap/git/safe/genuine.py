@@ -6,15 +6,12 @@ puts the real object back, and a merge lands it. So what a command shows or land
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 from ralph_wrap.errors import TO_SEE_DAMAGE, TamperedError
+from ralph_wrap.git.command import Git
 from ralph_wrap.git.safe.batch import read_all
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from ralph_wrap.git.command import Git
 
 _TREE = b"40000"
 

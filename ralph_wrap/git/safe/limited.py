@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import select
 import time
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ralph_wrap.system.process import RunningCommand, TimeoutExpired
-
-if TYPE_CHECKING:
-    from typing import Any
 
 _PART = 1 << 20  # bytes that one read(2) returns at most
 

@@ -8,20 +8,16 @@ obeys only what is harmless.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import pointer
-from ralph_wrap.git.command import finish_git
+from ralph_wrap.git.command import Git, finish_git
 from ralph_wrap.git.index import submodules_in
+from ralph_wrap.git.repository import RepositoryCopies
 from ralph_wrap.git.status import parse_status, start_status
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ralph_wrap.git.command import Git
-    from ralph_wrap.git.repository import RepositoryCopies
 
 
 class SubmodulePointer(NamedTuple):

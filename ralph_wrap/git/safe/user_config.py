@@ -7,15 +7,12 @@ the user's configuration in the real repository, and the shadow git directory ge
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.git.command import Git, decode, run_git
 from ralph_wrap.git.safe.entries import ConfigEntry
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _LARGEST = 1 << 20  # bytes
 _SCOPES = frozenset({"system", "global"})

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.agents import look_up, with_agent
 from ralph_wrap.agents.output import AgentFailure, FinalAnswer, OutputReader, UsageLimitReached
@@ -17,9 +18,6 @@ from ralph_wrap.interfaces.api.worktree import current_worktree
 from ralph_wrap.loop.prompt import content, hand_over
 from ralph_wrap.system import files, process
 from ralph_wrap.system.temporary import temporary_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _DEFAULT = "claude"
 _TICK = 1.0  # seconds between two looks; the end of the agent comes at once

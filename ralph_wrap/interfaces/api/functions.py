@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.config import IgnoreLocation
 from ralph_wrap.errors import (
@@ -15,7 +14,7 @@ from ralph_wrap.errors import (
     RefusedError,
     UsageError,
 )
-from ralph_wrap.git import Git, current_branch, git_environment, list_refs, resolve_commit
+from ralph_wrap.git import Git, WorktreeInfo, current_branch, git_environment, list_refs, resolve_commit
 from ralph_wrap.git import list_worktrees as list_worktrees_in_repository
 from ralph_wrap.interfaces.api.location import (
     RepositoryLocation,
@@ -35,9 +34,6 @@ from ralph_wrap.worktree.managed.metadata import WorktreeMetadata
 from ralph_wrap.worktree.remove import remove as remove_tree
 from ralph_wrap.worktree.save.result import Losses
 from ralph_wrap.worktree.trash import new_name
-
-if TYPE_CHECKING:
-    from ralph_wrap.git import WorktreeInfo
 
 
 def list_worktrees(cwd: str | os.PathLike[str] | None = None) -> list[WorktreeInfo]:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 import unicodedata
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import NotARepositoryError, UsageError
-from ralph_wrap.git import is_branch_name, require_short_name
-from ralph_wrap.state.project import find_project
-
-if TYPE_CHECKING:
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.state.project import Project
+from ralph_wrap.git import Git, Repository, is_branch_name, require_short_name
+from ralph_wrap.state.project import Project, find_project
 
 _LONGEST = 240  # bytes of a branch's name: a file system takes 255, and git adds ".lock"
 

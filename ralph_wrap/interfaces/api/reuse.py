@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import BranchBusyError, ConflictError, RalphError
-from ralph_wrap.git import decode, list_worktrees, locate_repository, run_git
-from ralph_wrap.interfaces.api.location import real
+from ralph_wrap.git import WorktreeInfo, decode, list_worktrees, locate_repository, run_git
+from ralph_wrap.interfaces.api.location import RepositoryLocation, real
 from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.state.project import WORKTREES
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.managed.metadata import marked
-
-if TYPE_CHECKING:
-    from ralph_wrap.git import WorktreeInfo
-    from ralph_wrap.interfaces.api.location import RepositoryLocation
 
 
 def find(location: RepositoryLocation, branch: str, path: Path, *, exact: bool) -> Path | None:

@@ -12,28 +12,26 @@ on the repository's ``objects``. They need no new file, and git ignores them.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal, Self, TypeVar
 
 from ralph_wrap.errors import IsolationError, RalphError
 from ralph_wrap.interfaces.api.functions import make, remove
 from ralph_wrap.interfaces.api.location import RepositoryLocation, location_of, require_branch_name, resolved
 from ralph_wrap.interfaces.api.reuse import find
 from ralph_wrap.state.project import WORKTREES
-from ralph_wrap.system import deferred, files
+from ralph_wrap.system import files
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from typing import Literal, Self, TypeVar
+State = Literal["pending", "ready", "error", "closed"]
 
-    State = Literal["pending", "ready", "error", "closed"]
-
-    _T = TypeVar("_T")
+_T = TypeVar("_T")
 
 _PATIENCE = 600.0  # seconds to wait for other blocks, which may check out a large repository
 
@@ -163,7 +161,6 @@ class Worktree:
         self.state, self._path, self._made, self._kept = "pending", None, False, None
 
     def _open(self) -> None:
-        deferred.load_worktrees()  # now: another version may be installed while an agent works in the block
         self._location = location = location_of(self._project)
         require_branch_name(location.project.git, self.branch)
         path = self._wanted_path(location)
@@ -234,12 +231,12 @@ def _in_turn(location: RepositoryLocation) -> AbstractContextManager[int]:
 
 async def _in_thread(work: Callable[[], _T]) -> _T:
     """Run in a thread to the end, even if the task is cancelled: the block must know what the thread made."""
-    task = deferred.asyncio.ensure_future(deferred.asyncio.to_thread(work))
-    cancelled: deferred.asyncio.CancelledError | None = None
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
-            await deferred.asyncio.wait({task})
-        except deferred.asyncio.CancelledError as error:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
         task.exception()  # otherwise asyncio logs that the exception was never retrieved

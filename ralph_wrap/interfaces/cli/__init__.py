@@ -3,71 +3,45 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+
+import typer
+from typer.exceptions import TyperException
 
 from ralph_wrap.errors import RalphError, UsageError
-from ralph_wrap.interfaces.cli import fast_parser
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any, NoReturn
-
-    from ralph_wrap.system.signals import SignalHandlers
+from ralph_wrap.interfaces.cli.app import COMMANDS, app
+from ralph_wrap.interfaces.cli.boundary import print_error, refuse
 
 _NAME = "ralph-wrap"
 
 
-def main(signals: SignalHandlers | None) -> NoReturn:
-    """Run the command line of this process, then end the process."""
-    typed = fast_parser.read(sys.argv[1:], os.environ)
-    if typed is not None:
-        from ralph_wrap.interfaces.cli.start import spawn, start  # noqa: PLC0415 -- other commands do not need it
+def run_command_line() -> int | None:
+    """Run the command that was typed.
 
-        if typed.verb == "spawn":
-            with _interruptible(signals):
-                sys.exit(spawn(typed.project, typed.flags, typed.command))
-        sys.exit(start(signals, typed.project, typed.flags, typed.command))
-    import typer  # noqa: PLC0415 -- slow
+    Returns:
+        Its exit status.
 
-    from ralph_wrap.interfaces.cli.app import app  # noqa: PLC0415 -- loads every command
-
-    mistake: Any = typer.BadParameter.__base__  # UsageError, which Typer has no public name for
+    """
     try:
-        with _interruptible(signals):
-            status = app(obj=signals, prog_name=_NAME, standalone_mode=False)
+        with _interruptible():
+            return app(prog_name=_NAME, standalone_mode=False)  # type: ignore[no-any-return]
     except typer.Abort as error:  # Typer makes it of Ctrl-C
         if isinstance(error.__cause__, KeyboardInterrupt):
             raise error.__cause__ from None
-        sys.exit(RalphError.exit_code)
-    except mistake as error:
-        if len(sys.argv) == 1:  # Typer has shown the help
-            sys.exit(UsageError.exit_code)
-        from ralph_wrap.interfaces.cli.boundary import print_error, refuse  # noqa: PLC0415 -- only a mistake needs it
-
-        message = " ".join(error.format_message().split())
-        path, json = _asked(typer.main.get_command(app), sys.argv[1:])
-        wrong = UsageError(message, f"see {' '.join([_NAME, *path])} --help")
-        if json:
-            refuse(" ".join(path), wrong)
-        else:
-            print_error(wrong)
-        sys.exit(UsageError.exit_code)
-    sys.exit(status)
+        return RalphError.exit_code
+    except TyperException as error:
+        if len(sys.argv) > 1:  # else Typer has shown the help
+            _print_mistake(error)
+        return UsageError.exit_code
 
 
 @contextlib.contextmanager
-def _interruptible(signals: SignalHandlers | None) -> Iterator[None]:
-    """Let Ctrl-C raise ``KeyboardInterrupt`` in the context, so that a command can undo what it has begun.
-
-    Arguments:
-        signals: the handlers of ``run``, which stay.
-
-    """
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C raise ``KeyboardInterrupt`` in the context, so that a command can undo what it has begun."""
     before = signal.getsignal(signal.SIGINT)
-    if signals is not None or not callable(before):  # in the second case, Ctrl-C is ignored
+    if not callable(before):  # Ctrl-C is ignored
         yield
         return
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -77,24 +51,15 @@ def _interruptible(signals: SignalHandlers | None) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _asked(command: Any, arguments: Sequence[str]) -> tuple[list[str], bool]:
-    """Return the words of the command that was typed, and whether it should print JSON.
-
-    It reads the words again, because Typer cannot answer after a mistake. Typer stops at the first wrong
-    word, before its context has any option (``review --json --nonsense``). For a switch with a value, or an
-    option without one, the error has no context, so no command either (``drop --json --merged=yes``).
-
-    Arguments:
-        command: Typer's group of all commands.
-        arguments: without the program's name.
-
-    """
-    own_words = [*arguments][: [*arguments, "--"].index("--")]
-    path = []
-    for word in own_words:
-        if word not in getattr(command, "commands", ()):
-            break
-        path.append(word)
-        command = command.commands[word]
-    has_json = any(parameter.name == "json" for parameter in command.params)
-    return path, has_json and "--json" in own_words
+def _print_mistake(error: TyperException) -> None:
+    """Print what is wrong with the command line, as JSON if that was asked for."""
+    words = sys.argv[1 : [*sys.argv, "--"].index("--")]
+    context = getattr(error, "ctx", None)  # none for a switch with a value, or an option without one
+    path = context.command_path.split()[1:] if context else [word for word in words[:1] if word in COMMANDS]
+    has_json = context is None or any(parameter.name == "json" for parameter in context.command.params)
+    message = " ".join(error.format_message().split())
+    mistake = UsageError(message, f"see {' '.join([_NAME, *path])} --help")
+    if has_json and "--json" in words:
+        refuse(" ".join(path), mistake)
+    else:
+        print_error(mistake)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ralph_wrap import branches
+from ralph_wrap.commands import apply as use_case
 from ralph_wrap.interfaces.cli import completion
+from ralph_wrap.interfaces.cli.approval_prompt import warn_of_programs
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project, remark
 from ralph_wrap.interfaces.cli.options import ID, Json
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
-from ralph_wrap.system.log import one_line
+from ralph_wrap.state.project import Project, find_project
+from ralph_wrap.system.log import Log, one_line
+from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import command
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
 
 
 def apply(
@@ -39,11 +39,6 @@ def apply(
     json: Json = False,
 ) -> None:
     """Put saved work into a checkout, all of it or nothing. Overwrites no file and stages nothing."""
-    from ralph_wrap import branches  # noqa: PLC0415
-    from ralph_wrap.commands import apply as use_case  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.interfaces.cli.approval_prompt import warn_of_programs  # noqa: PLC0415
-    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
-
     with boundary("apply", json=json, project=directory) as log, SignalHandlers() as signals:
         environ = become_owner(checkout or directory, log)
         warn_of_tampering(checkout or directory, environ, log, refuse=not despite_tampering)
@@ -78,8 +73,6 @@ def _project_and_top(
 
     A checkout of another repository is in another project, which has the branch.
     """
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
-
     project = open_project(directory, environ, log)
     if checkout is None:
         return project, project.main

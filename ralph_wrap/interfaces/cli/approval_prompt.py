@@ -7,27 +7,19 @@ import os
 import select
 import shlex
 import termios
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from ralph_wrap.config import prompt_file, trust
+from ralph_wrap.config import Settings, prompt_file, trust
 from ralph_wrap.config.authority import LEADS_TO, PROMPT
 from ralph_wrap.config.repository_trust import consequences, entries_to_approve, lines_of, trust_root
 from ralph_wrap.errors import UntrustedError
-from ralph_wrap.state.project import repository_of
+from ralph_wrap.state.project import Project, repository_of
 from ralph_wrap.system import privileges
-from ralph_wrap.system.log import Commands, one_line
-from ralph_wrap.system.signals import suspend
+from ralph_wrap.system.log import Commands, Log, one_line
+from ralph_wrap.system.signals import SignalHandlers, suspend
 from ralph_wrap.system.text import some
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-    from typing import Any
-
-    from ralph_wrap.config import Settings
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.system.signals import SignalHandlers
 
 _LINES = 60  # of a prompt file; a terminal scrolls the first ones away
 _ANSWER = 1024  # bytes; a terminal returns one line per read

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ralph_wrap.commands import audit as use_case
+from ralph_wrap.commands.audit import AuditRow, UndoneFinding
 from ralph_wrap.errors import ProblemsError, RefusedError, UntrustedError, UsageError
+from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, print_lines
 from ralph_wrap.interfaces.cli.options import Directory, Json
+from ralph_wrap.state.audit import look
+from ralph_wrap.state.audit.look import Audit
+from ralph_wrap.state.project import Project
 from ralph_wrap.system.log import lines_of, one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ralph_wrap.commands.audit import AuditRow, UndoneFinding
-    from ralph_wrap.state.audit.look import Audit
-    from ralph_wrap.state.project import Project
+from ralph_wrap.system.signals import SignalHandlers
 
 
 def audit(
@@ -35,13 +36,10 @@ def audit(
     The exit status is 1 if you have not accepted all of it. What was there before the first session counts as
     accepted. An undo keeps the agent's version in .git/ralph-wrap-aside.
     """
-    from ralph_wrap.commands import audit as use_case  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state.audit import look  # noqa: PLC0415
-
     with boundary("audit", json=json, project=directory) as log:
         if undo and accept:
             raise UsageError("--undo and --accept exclude each other", "give one of them")
-        environ = become_owner(directory, log, use_case.__name__)
+        environ = become_owner(directory, log)
         project = use_case.project_of(directory, environ)
         if undo:
             _show_undone(use_case.undo(project), json=json)
@@ -60,10 +58,6 @@ def _accept(project: Project, result: Audit, rows: Sequence[AuditRow]) -> None:
         UntrustedError: the user answered no, or the caller is inside a session.
 
     """
-    from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state.audit import look  # noqa: PLC0415
-    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
-
     if not result.findings:
         return
     if can_ask():

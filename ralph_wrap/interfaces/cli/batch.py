@@ -5,40 +5,34 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from ralph_wrap.commands.batch.plan import BatchTask, outcome, plan
+from ralph_wrap.commands.batch.runner import BatchLimits, BatchRunner
+from ralph_wrap.commands.batch.state import opened
+from ralph_wrap.commands.review import ReviewRow, look
 from ralph_wrap.config.options import BATCH_ROWS
+from ralph_wrap.config.task_file import read_tasks
 from ralph_wrap.errors import ProblemsError, StoppedError, UsageError
 from ralph_wrap.interfaces.cli import table as tables
+from ralph_wrap.interfaces.cli.batch_session import BatchLauncher
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, print_error, refuse
 from ralph_wrap.interfaces.cli.options import Directory, flags, with_options
-from ralph_wrap.system.log import on_stderr, one_line
+from ralph_wrap.interfaces.cli.review import colour_of, table
+from ralph_wrap.state.project import Project
+from ralph_wrap.system.log import Log, on_stderr, one_line
+from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import located
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ralph_wrap.commands.batch.plan import BatchTask
-    from ralph_wrap.commands.batch.runner import BatchLimits
-    from ralph_wrap.commands.review import ReviewRow
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
 
 _CUT_SHORT = 124  # as timeout(1)
 _MAX_COST = "--batch-max-cost"
 _NAMED = 10  # maximum number of sessions with saved work to name
-_LATER = (
-    "ralph_wrap.commands.batch.plan",
-    "ralph_wrap.commands.review",
-    "ralph_wrap.interfaces.cli.batch_session",
-    "ralph_wrap.interfaces.cli.review",
-)
-"""Modules that this command loads later."""
 
 
 @partial(with_options, without=("branch", "job", "name"), more=BATCH_ROWS)
@@ -60,18 +54,11 @@ def batch(
     A task is a line "- [ ] title" with indented detail below it. In the prompt, {task} stands for the task.
     If the batch was stopped or killed, type it again: no task is done twice or lost.
     """
-    from ralph_wrap.commands.batch.plan import outcome, plan  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.commands.batch.runner import BatchRunner  # noqa: PLC0415
-    from ralph_wrap.commands.batch.state import opened  # noqa: PLC0415
-    from ralph_wrap.config.task_file import read_tasks  # noqa: PLC0415
-    from ralph_wrap.interfaces.cli.batch_session import BatchLauncher  # noqa: PLC0415
-    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
-
     log = on_stderr(os.environ, log_format=typed.get("log_format"))
     with boundary("batch", json=json, project=project, log=log), SignalHandlers() as signals:
         options, path = flags(typed), Path(file)
         limits = _limits(options)
-        environ = become_owner(project, log, *_LATER)
+        environ = become_owner(project, log)
         tasks = read_tasks(path)
         launcher = BatchLauncher(project, environ, options, tuple(command or ()), signals, log)
         launcher.check(tasks, limits)
@@ -98,8 +85,6 @@ def batch(
 
 def _limits(options: dict[str, str | None]) -> BatchLimits:
     """Take the limits of the batch out of the typed options."""
-    from ralph_wrap.commands.batch.runner import BatchLimits  # noqa: PLC0415 -- not for --help
-
     values = {}
     for row in BATCH_ROWS:
         text = options.pop(row.name)
@@ -170,9 +155,6 @@ def _show(
 
 def _print_review(project: Project, rows: Sequence[BatchTask]) -> list[ReviewRow]:
     """Print the table of ``review`` for the sessions of the batch, and return its rows."""
-    from ralph_wrap.commands.review import look  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.interfaces.cli.review import colour_of, table  # noqa: PLC0415
-
     branches = {row.branch for row in rows}
     found = [row for row in look(project).rows if row.branch in branches]
     if found:

@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap import config
 from ralph_wrap.agents import with_agent
-from ralph_wrap.commands.batch.runner import StartedProcess
+from ralph_wrap.commands.batch.plan import OpenTask
+from ralph_wrap.commands.batch.runner import BatchLimits, StartedProcess
+from ralph_wrap.commands.batch.state import BatchState
 from ralph_wrap.commands.resume import resumable
-from ralph_wrap.config import Isolation, prompt_file
+from ralph_wrap.config import Isolation, Settings, prompt_file
 from ralph_wrap.config.authority import PROMPT, in_force
-from ralph_wrap.config.task_file import PLACE, with_task
+from ralph_wrap.config.task_file import PLACE, Task, with_task
 from ralph_wrap.errors import IsolationError, NotFoundError, UsageError
 from ralph_wrap.interfaces.cli.approval_prompt import require
 from ralph_wrap.interfaces.cli.resume import continued_settings
 from ralph_wrap.interfaces.cli.start import be_in_background, start, sweep_first
 from ralph_wrap.session.preflight import look_first
 from ralph_wrap.state.project import find_project, repository_of
+from ralph_wrap.system.log import Log
 from ralph_wrap.system.process import ENDING
 from ralph_wrap.system.process_tree import end_with_parent
+from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from ralph_wrap.commands.batch.plan import OpenTask
-    from ralph_wrap.commands.batch.runner import BatchLimits
-    from ralph_wrap.commands.batch.state import BatchState
-    from ralph_wrap.config import Settings
-    from ralph_wrap.config.task_file import Task
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.system.signals import SignalHandlers
 
 _TEMPLATE = """{{task}}
 

@@ -6,21 +6,20 @@ import json as json_format
 import os
 import select
 import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
+import typer
+
+from ralph_wrap.branches.intake import import_bundles
 from ralph_wrap.errors import RalphError, explained
-from ralph_wrap.system import deferred, privileges
+from ralph_wrap.state.project import Project, find_project, has_clones
+from ralph_wrap.system import privileges
 from ralph_wrap.system.log import Log, on_stderr
 from ralph_wrap.system.text import location
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-    from typing import Any
-
-    from ralph_wrap.state.project import Project
 
 VERSION = 1
 """The version of the JSON envelope."""
@@ -59,7 +58,7 @@ def boundary(tool: str, *, json: bool, project: Path | None = None, log: Log | N
         print_error(
             RalphError(f"ralph-wrap failed: {error!r}", "please report this, with the traceback below"), log
         )
-        deferred.traceback.print_exc()
+        traceback.print_exc()
         raise SystemExit(RalphError.exit_code) from None
 
 
@@ -101,48 +100,21 @@ def _stdout_written() -> Iterator[None]:
         raise SystemExit(_READER_LEFT) from None
 
 
-_SELDOM_USED = (
-    "ralph_wrap.interfaces.cli.approval_prompt",
-    "ralph_wrap.interfaces.cli.merge_on_complete",
-    "ralph_wrap.branches.intake",
-    "ralph_wrap.session.session",
-    "ralph_wrap.commands.sweep",
-    "ralph_wrap.commands.fetch",
-    "ralph_wrap.state.audit.look",
-    "ralph_wrap.state.audit.warnings",
-)
-
-
-def become_owner(project: Path, log: Log, *later: str) -> dict[str, str]:
+def become_owner(project: Path, log: Log) -> dict[str, str]:
     """Give up root if another user owns the project, and return the environment to use from here on.
 
-    All modules are loaded before that: Python may be installed where only root can read.
+    Python may be installed where only root can read, so nothing is imported after that.
 
     Arguments:
         project: the directory that the user names.
-        log: its modules are loaded, too.
-        later: further modules that this command needs.
+        log: its hints name the project.
 
     Raises:
         RalphError: the kernel refuses the change of user.
 
     """
-
-    def load_everything() -> None:
-        from ralph_wrap import agents  # noqa: PLC0415 -- few commands need them
-        from ralph_wrap.agents import output  # noqa: PLC0415
-
-        log.load()
-        for name in (*_SELDOM_USED, *later):
-            import_module(name)
-        deferred.load_for_other_user()
-        for name in agents.NAMES:
-            import_module(f"{agents.__name__}.{name}")
-        for name in output.FORMATS:
-            import_module(f"{output.__name__}.{name}")
-
     log.location = location(project)
-    return privileges.become_owner(project, os.environ, before=load_everything)
+    return privileges.become_owner(project, os.environ)
 
 
 def open_project(directory: Path, environ: Mapping[str, str], log: Log) -> Project:
@@ -157,12 +129,8 @@ def open_project(directory: Path, environ: Mapping[str, str], log: Log) -> Proje
         UsageError: the directory does not exist, or is not a directory.
 
     """
-    from ralph_wrap.state.project import find_project, has_clones  # noqa: PLC0415 -- not for --help
-
     project = find_project(directory, environ)
     if project.repository is not None and has_clones(project):
-        from ralph_wrap.branches.intake import import_bundles  # noqa: PLC0415 -- few projects have clones
-
         for taken in import_bundles(project):
             if taken.problem is not None:
                 log.warning("work.not_taken_in", taken.problem.message, taken.problem.hint or "")
@@ -221,8 +189,6 @@ def print_lines(lines: Sequence[str], empty: str) -> None:
         empty: what explains an answer without a line.
 
     """
-    import typer  # noqa: PLC0415 -- a session does not need it
-
     for line in lines:
         typer.echo(line)
     if not lines:

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 import typer
 
+from ralph_wrap.branches import read as read_branches
+from ralph_wrap.commands.drop import dropped as read_dropped
 from ralph_wrap.errors import RalphError
+from ralph_wrap.state import inventory
+from ralph_wrap.state.project import Project, find_project
+from ralph_wrap.system.text import shortened
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import TypeVar
-
-    from ralph_wrap.state.project import Project
-
-    Found = TypeVar("Found")
+Found = TypeVar("Found")
 
 _HARMLESS = re.compile(r"[\w.,/+][\w.,/+ -]*")  # no word that a shell or the program takes for an option
 _BASH = {"_RALPH_WRAP_COMPLETE": "complete_bash"}
@@ -31,34 +31,25 @@ _WIDTH = 60  # columns of a title beside its id
 
 def sessions(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Offer all sessions."""
-    from ralph_wrap.state import inventory  # noqa: PLC0415 -- only completion needs it
-
     return _offered(((found.id, found.title) for found in _of(context, inventory.every)), incomplete)
 
 
 def unfinished(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Offer the sessions that are not finished."""
-    from ralph_wrap.state import inventory  # noqa: PLC0415 -- only completion needs it
-
     return _offered(((found.id, found.title) for found in _of(context, inventory.unfinished)), incomplete)
 
 
 def branches(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Offer the branches of sessions."""
-    from ralph_wrap.branches import read  # noqa: PLC0415 -- only completion needs it
-
-    return _offered(((found.label, found.title) for found in _of(context, read)), incomplete)
+    return _offered(((found.label, found.title) for found in _of(context, read_branches)), incomplete)
 
 
 def dropped(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Offer the branches that can be restored."""
-    from ralph_wrap.commands.drop import dropped as read  # noqa: PLC0415 -- only completion needs it
-
-    return _offered(((found.label, found.title) for found in _of(context, read)), incomplete)
+    return _offered(((found.label, found.title) for found in _of(context, read_dropped)), incomplete)
 
 
 def _of(context: typer.Context, read: Callable[[Project], Iterable[Found]]) -> Iterator[Found]:
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- only completion needs it
 
     typed = context.params.get("directory") or context.params.get("project") or "."  # text, not yet a Path
     with suppress(RalphError, OSError):  # completion shows no errors
@@ -67,8 +58,6 @@ def _of(context: typer.Context, read: Callable[[Project], Iterable[Found]]) -> I
 
 def _offered(found: Iterable[tuple[str, str]], incomplete: str) -> list[tuple[str, str]]:
     """Return the words that begin as the typed one, each with an explanation."""
-    from ralph_wrap.system.text import shortened  # noqa: PLC0415 -- only completion needs it
-
     titles = {label: title for label, title in found if _HARMLESS.fullmatch(label)}
     words = {
         label: shortened(" ".join(_HARMLESS.findall(title)), _WIDTH)

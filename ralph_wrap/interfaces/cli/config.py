@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+from ralph_wrap.commands.config import EffectiveSetting
+from ralph_wrap.commands.config import show as use_case
+from ralph_wrap.config.schema import schema as config_schema
 from ralph_wrap.interfaces.cli import table as tables
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
 from ralph_wrap.interfaces.cli.options import Directory, Json
-
-if TYPE_CHECKING:
-    from ralph_wrap.commands.config import EffectiveSetting
+from ralph_wrap.state.project import find_project
 
 
 def show(
@@ -21,9 +21,6 @@ def show(
     json: Json = False,
 ) -> None:
     """Print each setting that a session would have, and its source. Runs nothing."""
-    from ralph_wrap.commands.config import show as use_case  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
-
     with boundary("config show", json=json, project=project) as log:
         environ = become_owner(project, log)
         effective = use_case(find_project(project, environ), Path.cwd())
@@ -37,8 +34,6 @@ def show(
 
 def schema() -> None:
     """Print the JSON schema of .ralph/config.toml, for editors."""
-    from ralph_wrap.config.schema import schema as config_schema  # noqa: PLC0415 -- not for --help
-
     with boundary("config schema", json=False):
         typer.echo(dumps(config_schema(), indent=2))
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from ralph_wrap.errors import RefusedError, UsageError
 from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm
 from ralph_wrap.system.log import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def require_consent(title: str, rows: Sequence[str], question: str, again: str, *, yes: bool) -> None:

@@ -8,12 +8,16 @@ from typing import Annotated
 
 import typer
 
+from ralph_wrap.commands import diff as use_case
 from ralph_wrap.errors import RalphError
+from ralph_wrap.git import immune_config, immune_environment
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_project
 from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import ID, Directory, FetchedFrom
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
+from ralph_wrap.state.project import objects_of
+from ralph_wrap.system import signals
 
 _SHOWING = (
     "GIT_PAGER",
@@ -50,11 +54,6 @@ def diff(
     It shows what a merge would land: the changes since the merge base with the main branch. Runs git diff
     with your pager and your own git settings; those of the repository do not count.
     """
-    from ralph_wrap.commands import diff as use_case  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.git import immune_config, immune_environment  # noqa: PLC0415
-    from ralph_wrap.state.project import objects_of  # noqa: PLC0415
-    from ralph_wrap.system import signals  # noqa: PLC0415
-
     with boundary("diff", json=False, project=directory) as log:
         environ = become_owner(directory, log)
         warn_of_tampering(directory, environ, log)

@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+from ralph_wrap.commands.doctor import DoctorCheck, examine
 from ralph_wrap.interfaces.cli.boundary import answer, boundary, refuse
 from ralph_wrap.interfaces.cli.options import Directory, Json
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ralph_wrap.commands.doctor import DoctorCheck
 
 _COLOURS = {"FAIL": "\x1b[31m", "note": "\x1b[33m", "ok": "\x1b[32m"}
 """The verdicts in the order in which they are shown, each with its colour."""
@@ -31,8 +27,6 @@ def doctor(
     The exit status is 0 if a session here would be isolated, and docker stop would not lose its work. It is 1
     if a check fails.
     """
-    from ralph_wrap.commands.doctor import examine  # noqa: PLC0415 -- --help does not need it
-
     with boundary("doctor", json=json, project=project):
         checks, problem = examine(project, os.environ)
         data = [check._asdict() for check in checks]

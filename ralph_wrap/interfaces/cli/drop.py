@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ralph_wrap.errors import RefusedError, UsageError
+from ralph_wrap.commands import drop as use_case
+from ralph_wrap.commands.drop import DroppedBranch, RestorableBranch
+from ralph_wrap.commands.drop.safety import PreviewedTips
+from ralph_wrap.config import duration, of_project
+from ralph_wrap.errors import RalphError, RefusedError, UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli import table as tables
 from ralph_wrap.interfaces.cli.boundary import (
@@ -20,20 +25,13 @@ from ralph_wrap.interfaces.cli.boundary import (
     refuse,
     remark,
 )
+from ralph_wrap.interfaces.cli.consent import require_consent
 from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
-from ralph_wrap.system.log import Commands, one_line
+from ralph_wrap.state.project import Project, find_project
+from ralph_wrap.system.log import Commands, Log, one_line
 from ralph_wrap.system.text import command, named
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ralph_wrap.commands.drop import DroppedBranch, RestorableBranch
-    from ralph_wrap.commands.drop.safety import PreviewedTips
-    from ralph_wrap.errors import RalphError
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
 
 _SHOWN = 12  # digits of an object id
 _LOST = 10  # names that a line about lost work has
@@ -77,9 +75,6 @@ def drop(
 
     Refuses branches that are not merged, and saved work that exists nowhere else. The message lists both.
     """
-    from ralph_wrap.commands import drop as use_case  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.config import of_project  # noqa: PLC0415
-
     with boundary("drop", json=json, project=directory) as log:
         if every and (ids or merged or empty or older_than):
             raise UsageError("--all stands alone", "ralph-wrap drop --all")
@@ -109,9 +104,6 @@ def _all(
     project: Project, log: Log, *, force: bool, yes: bool
 ) -> tuple[dict[str, PreviewedTips], list[DroppedBranch]]:
     """Return the branches that ``--all`` drops, after the user has said yes, and those with work to lose."""
-    from ralph_wrap.commands import drop as use_case  # noqa: PLC0415 -- as above
-    from ralph_wrap.interfaces.cli.consent import require_consent  # noqa: PLC0415
-
     found = use_case.preview(project, time.time(), force=force)
     for row in found.in_use:
         log.event("branch.left", str(row.kept))
@@ -183,7 +175,6 @@ def _line(row: DroppedBranch) -> str:
 
 
 def _seconds(text: str | None) -> float | None:
-    from ralph_wrap.config import duration  # noqa: PLC0415 -- see above
 
     try:
         return None if text is None else duration(text)
@@ -204,10 +195,6 @@ def restore(
     json: Json = False,
 ) -> None:
     """Bring back a dropped branch and its saved work; without an ID, list what can be brought back."""
-    from ralph_wrap.commands import drop as use_case  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.config import of_project  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415
-
     with boundary("restore", json=json, project=project) as log:
         environ = become_owner(project, log)
         found = find_project(project, environ)

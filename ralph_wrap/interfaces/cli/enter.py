@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from ralph_wrap.commands.worktree import enter as use_case
+from ralph_wrap.config import load
+from ralph_wrap.config.trust import require
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
 from ralph_wrap.interfaces.cli.options import Directory
+from ralph_wrap.state.project import find_project
 
 Session = Annotated[
     str,
@@ -30,11 +34,6 @@ def enter(
     directory: Directory = Path(),
 ) -> None:
     """Make a worktree for the session, and enter it until "exit". Prints JSON."""
-    from ralph_wrap.commands.worktree import enter as use_case  # noqa: PLC0415
-    from ralph_wrap.config import load  # noqa: PLC0415
-    from ralph_wrap.config.trust import require  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
-
     with boundary("worktree", json=True) as log:
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
@@ -62,9 +61,6 @@ def leave(
     directory: Directory = Path(),
 ) -> None:
     """Exit the worktree that this session has entered. Prints JSON."""
-    from ralph_wrap.commands.worktree import enter as use_case  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
-
     with boundary("worktree", json=True) as log:
         environ = become_owner(directory, log)
         project = find_project(directory, environ)

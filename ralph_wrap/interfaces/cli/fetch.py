@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ralph_wrap.commands import fetch as use_case
+from ralph_wrap.commands.fetch import FetchedSession
+from ralph_wrap.commands.fetch import fetch as bring
+from ralph_wrap.config import of_project
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, print_lines
 from ralph_wrap.interfaces.cli.options import Directory, Json
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from ralph_wrap.commands.fetch import FetchedSession
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
+from ralph_wrap.state.project import Project, find_project
+from ralph_wrap.system.log import Log
 
 
 def fetch(
@@ -30,12 +30,8 @@ def fetch(
 
     A branch of yours moves only if it loses no commit. The answer names each session that was left.
     """
-    from ralph_wrap.commands import fetch as use_case  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.config import of_project  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415
-
     with boundary("fetch", json=json, project=directory) as log:
-        project = find_project(directory, become_owner(directory, log, "ralph_wrap.commands.fetch"))
+        project = find_project(directory, become_owner(directory, log))
         name = remote or of_project(project.main, project.environ, "remote").remote or "origin"
         found = use_case.fetch(project, name, log)
         if json:
@@ -57,8 +53,6 @@ def fetch_first(
         again: what the user names: these sessions come even if they were dropped here.
 
     """
-    from ralph_wrap.commands.fetch import fetch as bring  # noqa: PLC0415 -- not for --help
-
     if remote is None:
         return []
     found = bring(project, remote, log, again=again)

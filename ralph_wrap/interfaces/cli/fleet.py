@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+from ralph_wrap.commands.fetch import take_over
+from ralph_wrap.commands.resume import resumable
+from ralph_wrap.commands.sweep import sweep
+from ralph_wrap.config import Isolation, Settings, of_project
+from ralph_wrap.config.authority import IMPLIES
+from ralph_wrap.errors import ConflictError, RalphError, UnreachableError, explained
+from ralph_wrap.git.safe.batch import read_blobs
+from ralph_wrap.interfaces.cli.boundary import boundary, print_error
 from ralph_wrap.interfaces.cli.fleet_control import logs, ps, resume, rm, stop
 from ralph_wrap.interfaces.cli.fleet_run import REMOTE, run
+from ralph_wrap.interfaces.cli.resume import continued_settings
+from ralph_wrap.interfaces.cli.start import start
+from ralph_wrap.interfaces.fleet.child import NO_ANSWER
+from ralph_wrap.interfaces.fleet.index import is_done, lacks_work
+from ralph_wrap.interfaces.fleet.order import read_order, with_credential
+from ralph_wrap.interfaces.fleet.worker import Attempt, Worker
+from ralph_wrap.state import remote_claim
+from ralph_wrap.state.project import Project, find_project, objects_of
 from ralph_wrap.system.log import on_stderr
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ralph_wrap.config import Settings
-    from ralph_wrap.interfaces.fleet.worker import Attempt
-    from ralph_wrap.state.project import Project
+from ralph_wrap.system.signals import SignalHandlers
 
 fleet = typer.Typer(
     help="Run many sessions at once, on Kubernetes or on other machines.", no_args_is_help=True
@@ -35,34 +45,25 @@ _NO_LIMIT = 30 * 86400.0  # seconds
 
 
 @fleet.command()
-def work(context: typer.Context) -> None:
+def work() -> None:
     """Run one session of a run, as an engine starts it; the environment says which.
 
     docs/fleet.md lists the variables and the exit statuses.
     """
-    from ralph_wrap.config.authority import IMPLIES  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.errors import RalphError, explained  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.interfaces.cli.boundary import print_error  # noqa: PLC0415
-    from ralph_wrap.interfaces.fleet.order import read_order, with_credential  # noqa: PLC0415
-    from ralph_wrap.interfaces.fleet.worker import Worker  # noqa: PLC0415
-
     log = on_stderr(os.environ)
     try:
         order = read_order(os.environ, Path.cwd())
         environ = with_credential(os.environ, order.credential) | {IMPLIES: "1"}
-        raise typer.Exit(
-            Worker(order, environ, context.obj, log, lambda attempt: _run(attempt, environ)).run()
-        )
+        with SignalHandlers() as signals:
+            status = Worker(order, environ, signals, log, lambda attempt: _run(attempt, environ)).run()
     except (OSError, RalphError) as error:
         print_error(explained(error) if isinstance(error, OSError) else error, log)
-        raise typer.Exit(_FAILED) from None
+        status = _FAILED
+    raise typer.Exit(status)
 
 
 def _run(attempt: Attempt, environ: dict[str, str]) -> int:
     """Run the session of an attempt in this process, and return its exit status."""
-    from ralph_wrap.interfaces.cli.start import start  # noqa: PLC0415 -- the worker itself does not need it
-    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
-
     os.environ.clear()
     os.environ.update(environ)
     options, change = _new(attempt) if not attempt.claim else _resumed(attempt, environ)
@@ -72,7 +73,6 @@ def _run(attempt: Attempt, environ: dict[str, str]) -> int:
 
 def _new(attempt: Attempt) -> tuple[dict[str, str | None], Callable[[Settings], Settings]]:
     """Return the options of a session that begins, and what else its settings need."""
-    from ralph_wrap.config import Isolation  # noqa: PLC0415 -- not for --help
 
     def change(settings: Settings) -> Settings:
         return settings._replace(
@@ -89,16 +89,6 @@ def _resumed(
     attempt: Attempt, environ: dict[str, str]
 ) -> tuple[dict[str, str | None], Callable[[Settings], Settings]]:
     """Take over the session of an attempt, and return its options, and what else its settings need."""
-    from ralph_wrap.commands.fetch import take_over  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.commands.resume import resumable  # noqa: PLC0415
-    from ralph_wrap.commands.sweep import sweep  # noqa: PLC0415
-    from ralph_wrap.config import of_project  # noqa: PLC0415
-    from ralph_wrap.errors import UnreachableError  # noqa: PLC0415
-    from ralph_wrap.interfaces.cli.boundary import boundary  # noqa: PLC0415
-    from ralph_wrap.interfaces.cli.resume import continued_settings  # noqa: PLC0415
-    from ralph_wrap.interfaces.fleet.child import NO_ANSWER  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415
-
     log = on_stderr(environ)
     with boundary("fleet", json=False, log=log):
         project = find_project(attempt.project, environ)
@@ -130,12 +120,6 @@ def _require_rest(project: Project, attempt: Attempt, claim: str) -> None:
         ConflictError: it has.
 
     """
-    from ralph_wrap.errors import ConflictError  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.git.safe.batch import read_blobs  # noqa: PLC0415
-    from ralph_wrap.interfaces.fleet.index import is_done, lacks_work  # noqa: PLC0415
-    from ralph_wrap.state import remote_claim  # noqa: PLC0415
-    from ralph_wrap.state.project import objects_of  # noqa: PLC0415
-
     with objects_of(project) as objects:
         found = remote_claim.decode(read_blobs(objects, [claim])[claim], attempt.agent_id)
     if claim != attempt.claim and (is_done(found) or lacks_work(found)):

@@ -6,25 +6,30 @@ import json as json_format
 import os
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
-from ralph_wrap.errors import NotFoundError, UsageError
+from ralph_wrap.errors import NotFoundError, RalphError, UsageError
 from ralph_wrap.interfaces.cli.boundary import answer, boundary, print_lines
 from ralph_wrap.interfaces.cli.fleet_run import REMOTE, cluster_of, run_on_hosts
 from ralph_wrap.interfaces.cli.options import Directory, Json
+from ralph_wrap.interfaces.cli.safe_terminal import safe_terminal
 from ralph_wrap.interfaces.cli.table import aligned, of_terminal, shown
-from ralph_wrap.system.log import on_stderr
-
-if TYPE_CHECKING:
-    from ralph_wrap.interfaces.fleet.kubernetes.kubectl import Kubectl
-    from ralph_wrap.interfaces.fleet.listing import IndexRow, JobStatus
-    from ralph_wrap.interfaces.fleet.remote import FleetRemote
-    from ralph_wrap.interfaces.fleet.spec import FleetSpec
-    from ralph_wrap.interfaces.fleet.started import StartedRun
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
+from ralph_wrap.interfaces.fleet.control import ask_to_stop, forget, withdraw_stop_requests
+from ralph_wrap.interfaces.fleet.kubernetes.job import job_manifest
+from ralph_wrap.interfaces.fleet.kubernetes.kubectl import Kubectl
+from ralph_wrap.interfaces.fleet.listing import IndexRow, JobStatus, job_status, list_indexes, list_runs
+from ralph_wrap.interfaces.fleet.output import read_output
+from ralph_wrap.interfaces.fleet.refs import is_run_id, spec_ref
+from ralph_wrap.interfaces.fleet.remote import FleetRemote
+from ralph_wrap.interfaces.fleet.spec import FleetSpec, read_spec
+from ralph_wrap.interfaces.fleet.started import StartedRun, read_started
+from ralph_wrap.state.ids import is_wide_agent_id
+from ralph_wrap.state.project import Project, find_project, repository_of
+from ralph_wrap.system.files import write_all
+from ralph_wrap.system.log import Log, on_stderr
+from ralph_wrap.system.signals import run_in_foreground
 
 _COLUMNS = ("INDEX", "ID", "STATE", "ITERATIONS", "COST", "NODE", "ENDED BY", "TITLE")
 _ON_MACHINES = "on machines"
@@ -42,14 +47,10 @@ class _Fleet(NamedTuple):
 
     def kubectl(self) -> Kubectl:
         """Return kubectl for the cluster that the user has approved."""
-        from ralph_wrap.interfaces.fleet.kubernetes.kubectl import Kubectl  # noqa: PLC0415 -- not for --help
-
         return Kubectl(cluster_of(self.project, self.log), self.project.environ)
 
 
 def _fleet(directory: Path) -> _Fleet:
-    from ralph_wrap.interfaces.fleet.remote import FleetRemote  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state.project import find_project, repository_of  # noqa: PLC0415
 
     project = find_project(directory, os.environ)
     git = project.git._replace(cwd=project.main, git_dir=repository_of(project).common_dir)
@@ -63,8 +64,6 @@ def ps(
     json: Json = False,
 ) -> None:
     """List the runs of the remote origin, or the sessions of one."""
-    from ralph_wrap.interfaces.fleet.listing import list_indexes, list_runs  # noqa: PLC0415 -- not for --help
-
     with boundary("fleet ps", json=json, project=directory):
         if every == (run is not None):
             raise UsageError("either a run or --all must be given", "ralph-wrap fleet ps --all")
@@ -96,11 +95,6 @@ def logs(
     ] = False,
 ) -> None:
     """Print what the workers of an index have printed; it is on the remote from the end of a worker on."""
-    from ralph_wrap.interfaces.cli.safe_terminal import safe_terminal  # noqa: PLC0415
-    from ralph_wrap.interfaces.fleet.output import read_output  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.system.files import write_all  # noqa: PLC0415
-    from ralph_wrap.system.signals import run_in_foreground  # noqa: PLC0415
-
     with boundary("fleet", json=False, project=directory):
         fleet = _fleet(directory)
         if follow:
@@ -118,9 +112,6 @@ def stop(
     directory: Directory = Path(),
 ) -> None:
     """Suspend a run until fleet resume, or ask one session to end. All work is saved and pushed."""
-    from ralph_wrap.interfaces.fleet.control import ask_to_stop  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state.ids import is_wide_agent_id  # noqa: PLC0415
-
     with boundary("fleet", json=False, project=directory):
         fleet = _fleet(directory)
         if is_wide_agent_id(name):
@@ -137,9 +128,6 @@ def stop(
 
 def resume(run: Run, directory: Directory = Path()) -> None:
     """Let a run go on: sessions that were stopped, too. A Job that is over or gone is created again."""
-    from ralph_wrap.interfaces.fleet.control import withdraw_stop_requests  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.interfaces.fleet.listing import job_status  # noqa: PLC0415
-
     with boundary("fleet", json=False, project=directory):
         fleet = _fleet(directory)
         if (started := _on_hosts(fleet, _checked(run))) is not None:
@@ -159,8 +147,6 @@ def resume(run: Run, directory: Directory = Path()) -> None:
 
 def rm(run: Run, directory: Directory = Path()) -> None:
     """Delete the Job and the refs of a run. The branches of its sessions stay: review, merge or drop them."""
-    from ralph_wrap.interfaces.fleet.control import forget  # noqa: PLC0415 -- not for --help
-
     with boundary("fleet", json=False, project=directory):
         fleet = _fleet(directory)
         if _on_hosts(fleet, _checked(run)) is None:
@@ -173,9 +159,6 @@ def rm(run: Run, directory: Directory = Path()) -> None:
 
 def _status(fleet: _Fleet, run: str) -> JobStatus:
     """Return the status of a Job; the refs alone serve a user without the cluster."""
-    from ralph_wrap.errors import RalphError  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.interfaces.fleet.listing import JobStatus, job_status  # noqa: PLC0415
-
     if _on_hosts(fleet, run) is not None:
         return JobStatus(_ON_MACHINES, None)
     try:
@@ -189,8 +172,6 @@ def _status(fleet: _Fleet, run: str) -> JobStatus:
 
 def _manifest_again(fleet: _Fleet, run: str) -> bytes:
     """Return the manifest of a run that this user has started before."""
-    from ralph_wrap.interfaces.fleet.kubernetes.job import job_manifest  # noqa: PLC0415 -- not for --help
-
     started = _started(fleet, run)
     config = cluster_of(fleet.project, fleet.log)
     manifest = job_manifest(config, _spec(fleet, started), started.spec, started.address)
@@ -204,8 +185,6 @@ def _started(fleet: _Fleet, run: str) -> StartedRun:
         NotFoundError: this user has not started it on this machine.
 
     """
-    from ralph_wrap.interfaces.fleet.started import read_started  # noqa: PLC0415 -- not for --help
-
     if (started := read_started(run, fleet.project.environ)) is None:
         raise NotFoundError(
             f"you have not started run {run} on this machine",
@@ -215,8 +194,6 @@ def _started(fleet: _Fleet, run: str) -> StartedRun:
 
 
 def _spec(fleet: _Fleet, started: StartedRun) -> FleetSpec:
-    from ralph_wrap.interfaces.fleet.refs import spec_ref  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.interfaces.fleet.spec import read_spec  # noqa: PLC0415
 
     fleet.remote.fetch([spec_ref(started.run)])
     return read_spec(fleet.remote.git, started.spec)[0]
@@ -224,14 +201,11 @@ def _spec(fleet: _Fleet, started: StartedRun) -> FleetSpec:
 
 def _on_hosts(fleet: _Fleet, run: str) -> StartedRun | None:
     """Return a run that this user has started on machines; ``None`` for one on Kubernetes."""
-    from ralph_wrap.interfaces.fleet.started import read_started  # noqa: PLC0415 -- not for --help
-
     started = read_started(run, fleet.project.environ)
     return started if started is not None and started.hosts else None
 
 
 def _checked(run: str) -> str:
-    from ralph_wrap.interfaces.fleet.refs import is_run_id  # noqa: PLC0415 -- not for --help
 
     if not is_run_id(run):
         raise NotFoundError(f"{run!r} is no run", "to list them: ralph-wrap fleet ps --all")

@@ -7,25 +7,32 @@ import math
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from ralph_wrap.agents import with_agent
+from ralph_wrap.config import Settings, load, trust
 from ralph_wrap.config.options import FLEET_MAX_COST
 from ralph_wrap.config.parsers import duration
-from ralph_wrap.errors import RalphError, UsageError
+from ralph_wrap.config.task_file import PLACE
+from ralph_wrap.errors import RalphError, UntrustedError, UsageError
+from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm, shown
 from ralph_wrap.interfaces.cli.boundary import boundary, needs_extra
 from ralph_wrap.interfaces.cli.options import Directory, checked, flags, with_options
-from ralph_wrap.system.log import Commands
-
-if TYPE_CHECKING:
-    from ralph_wrap.config import Settings
-    from ralph_wrap.interfaces.fleet.kubernetes.cluster import ClusterConfig
-    from ralph_wrap.interfaces.fleet.plan import PlannedRun
-    from ralph_wrap.interfaces.fleet.spec import FleetSpec
-    from ralph_wrap.interfaces.fleet.started import StartedRun
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
+from ralph_wrap.interfaces.fleet.hosts import HostFleet, check_hosts, script
+from ralph_wrap.interfaces.fleet.index import STOPPED
+from ralph_wrap.interfaces.fleet.kubernetes.cluster import ClusterConfig
+from ralph_wrap.interfaces.fleet.kubernetes.job import job_manifest
+from ralph_wrap.interfaces.fleet.kubernetes.kubectl import Kubectl
+from ralph_wrap.interfaces.fleet.listing import read_indexes
+from ralph_wrap.interfaces.fleet.plan import PlannedRun, RunSize, address_of, plan_run, put_on_remote
+from ralph_wrap.interfaces.fleet.remote import FleetRemote
+from ralph_wrap.interfaces.fleet.spec import FleetSpec
+from ralph_wrap.interfaces.fleet.started import StartedRun, logs_of, write_started
+from ralph_wrap.state.project import Project, find_project, repository_of
+from ralph_wrap.system.log import Commands, Log
+from ralph_wrap.system.signals import SignalHandlers
 
 _DECIDED = ("branch", "remote", "push", "isolation", "merge_on_complete")  # by the worker
 REMOTE = "origin"
@@ -74,12 +81,6 @@ def run(
     .ralph/fleet.yaml says where, and with what image. With --host, this command runs until all have
     ended. Each session begins at the commit that you are on.
     """
-    from ralph_wrap.interfaces.fleet.hosts import check_hosts, script  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.interfaces.fleet.plan import RunSize, address_of, plan_run, put_on_remote  # noqa: PLC0415 -- as below
-    from ralph_wrap.interfaces.fleet.remote import FleetRemote  # noqa: PLC0415
-    from ralph_wrap.interfaces.fleet.started import StartedRun, write_started  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project, repository_of  # noqa: PLC0415
-
     with boundary("fleet", json=False, project=project) as log:
         if (count is None) == (tasks is None):
             raise UsageError("either --count or --tasks must be given", "ralph-wrap fleet run --count 3")
@@ -111,10 +112,6 @@ def run(
 
 def run_on_hosts(project: Project, started: StartedRun, spec: FleetSpec, log: Log) -> int:
     """Run the workers of a run on its machines until all have ended; return 0 if all are done."""
-    from ralph_wrap.interfaces.fleet.hosts import HostFleet  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.interfaces.fleet.started import logs_of  # noqa: PLC0415
-    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
-
     typer.echo(started.run)
     logs = logs_of(started.run, project.environ)
     with SignalHandlers() as signals:
@@ -154,10 +151,6 @@ def _stopped(project: Project, run: str) -> list[int]:
         RalphError: the remote does not answer.
 
     """
-    from ralph_wrap.interfaces.fleet.index import STOPPED  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.interfaces.fleet.listing import read_indexes  # noqa: PLC0415
-    from ralph_wrap.interfaces.fleet.remote import FleetRemote  # noqa: PLC0415
-
     states = read_indexes(FleetRemote(project.git, REMOTE), run)
     return [state.number for state in states if state.state == STOPPED]
 
@@ -172,11 +165,8 @@ def cluster_of(project: Project, log: Log) -> ClusterConfig:
         UntrustedError: the user has not approved it.
 
     """
-    with needs_extra("fleet"):
-        from ralph_wrap.interfaces.fleet.kubernetes.cluster import FILE, read_cluster  # noqa: PLC0415 -- it may not be installed
-    from ralph_wrap.config import trust  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.errors import UntrustedError  # noqa: PLC0415
-    from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm, shown  # noqa: PLC0415
+    with needs_extra("fleet"):  # PyYAML may not be installed
+        from ralph_wrap.interfaces.fleet.kubernetes.cluster import FILE, read_cluster  # noqa: PLC0415
 
     config = read_cluster(project.main)
     stated = json.loads(json.dumps(config._asdict()))
@@ -207,24 +197,14 @@ def _settings(
     has_tasks: bool,
 ) -> Settings:
     """Return the settings of each session; they are checked here, not on the nodes alone."""
-    from ralph_wrap import config  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.agents import with_agent  # noqa: PLC0415
-    from ralph_wrap.config.task_file import PLACE  # noqa: PLC0415
-
     if has_tasks and typed.get("prompt") is None and typed.get("prompt_file") is None:
         typed["prompt"] = PLACE
-    settings = config.load(directory, project.main, Path.cwd(), typed, project.environ, command)
+    settings = load(directory, project.main, Path.cwd(), typed, project.environ, command)
     return with_agent(settings)
 
 
 def _start(project: Project, config: ClusterConfig, planned: PlannedRun, log: Log, *, dry_run: bool) -> None:
     """Print the manifest of a run, or create it."""
-    from ralph_wrap.interfaces.fleet.kubernetes.job import job_manifest  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.interfaces.fleet.kubernetes.kubectl import Kubectl  # noqa: PLC0415
-    from ralph_wrap.interfaces.fleet.plan import address_of, put_on_remote  # noqa: PLC0415
-    from ralph_wrap.interfaces.fleet.remote import FleetRemote  # noqa: PLC0415
-    from ralph_wrap.interfaces.fleet.started import StartedRun, write_started  # noqa: PLC0415
-
     spec, commit = planned
     address = address_of(project, REMOTE, config.remote)
     manifest = json.dumps(job_manifest(config, spec, commit, address), indent=2)

@@ -1,13 +1,15 @@
-"""``ralph-wrap init`` for ``--help`` and for mistakes; a correct call starts PID 1 without this module."""
+"""``ralph-wrap init``: read the command line, and become the small program that PID 1 stays."""
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated
 
 import typer
 
 from ralph_wrap.config.options import INIT_RESUME, STOP_TIMEOUT
-from ralph_wrap.interfaces import init as pid1
+from ralph_wrap.config.parsers import duration
 
 
 def init(
@@ -18,7 +20,7 @@ def init(
     stop_timeout: Annotated[
         str,
         typer.Option(metavar=STOP_TIMEOUT.metavar, envvar=[*STOP_TIMEOUT.variables], help=STOP_TIMEOUT.help),
-    ] = pid1.STOP_TIMEOUT,
+    ] = "8s",  # docker kills 10 s after its TERM (docker stop --time)
     resume: Annotated[
         bool,
         typer.Option(
@@ -33,7 +35,11 @@ def init(
     TERM and INT end it. On HUP it looks for dead sessions again.
     """
     try:
-        seconds = pid1.duration(stop_timeout)
+        seconds = duration(stop_timeout)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--stop-timeout") from None
-    raise typer.Exit(pid1.run(pid1.InitOptions(seconds, tuple(command or ()), resume)))
+    # Typer would stay in the memory of PID 1. -P: no module comes from the working directory.
+    words = ("-P", "-X", "utf8", "-m", "ralph_wrap.interfaces.init")
+    os.execv(  # noqa: S606 -- no shell
+        sys.executable, [sys.executable, *words, str(seconds), "yes" if resume else "no", *(command or ())]
+    )

@@ -7,9 +7,14 @@ from typing import Annotated
 
 import typer
 
+from ralph_wrap.commands import logs as use_case
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
 from ralph_wrap.interfaces.cli.options import ID, Directory
+from ralph_wrap.state.advice import advice_for
+from ralph_wrap.state.how_ended import how_ended
+from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.project import find_project
 
 
 def logs(
@@ -25,12 +30,6 @@ def logs(
     raw: Annotated[bool, typer.Option("--raw", help="Print the agent's stream byte for byte.")] = False,
 ) -> None:
     """Print the agent's output, or the event log of a session."""
-    from ralph_wrap.commands import logs as use_case  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state.advice import advice_for  # noqa: PLC0415
-    from ralph_wrap.state.how_ended import how_ended  # noqa: PLC0415
-    from ralph_wrap.state.inventory import Verdict  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415
-
     with boundary("logs", json=False, project=directory) as log:
         environ = become_owner(directory, log)
         project = find_project(directory, environ)

@@ -25,9 +25,9 @@ def mcp(
 ) -> None:
     """Serve agents the tools to enter and exit a worktree (Model Context Protocol, stdin and stdout)."""
     with boundary("mcp", json=False, project=project) as log:
-        with needs_extra("mcp"):
-            from ralph_wrap.interfaces.mcp import server  # noqa: PLC0415 -- it may not be installed, and is slow
-            from ralph_wrap.interfaces.mcp.tools import ToolCaller  # noqa: PLC0415 -- not for --help
+        with needs_extra("mcp"):  # the SDK may not be installed
+            from ralph_wrap.interfaces.mcp import server  # noqa: PLC0415
+            from ralph_wrap.interfaces.mcp.tools import ToolCaller  # noqa: PLC0415
         server.load()
         environ = become_owner(project, log)
         name = session or f"mcp-{os.urandom(4).hex()}"

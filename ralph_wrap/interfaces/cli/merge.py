@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ralph_wrap.errors import RalphError, UsageError
+from ralph_wrap import branches
+from ralph_wrap.branches import Branch
+from ralph_wrap.commands.merge import LandingResult, MergeMethod, land, problem, target_of
+from ralph_wrap.config import of_project
+from ralph_wrap.errors import NotFoundError, RalphError, UsageError
 from ralph_wrap.interfaces.cli import completion
+from ralph_wrap.interfaces.cli.approval_prompt import require, warn_of_programs
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, open_project, print_error
 from ralph_wrap.interfaces.cli.fetch import fetch_first
+from ralph_wrap.interfaces.cli.merge_on_complete import name_saved
 from ralph_wrap.interfaces.cli.options import IDS, Directory, FetchedFrom, Json
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
-from ralph_wrap.system.log import one_line
+from ralph_wrap.state.project import Project
+from ralph_wrap.system.log import Log, one_line
+from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import command
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ralph_wrap.branches import Branch
-    from ralph_wrap.commands.merge import LandingResult, MergeMethod
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
 
 _SHOWN = 12  # digits of an object id
 
@@ -51,11 +52,6 @@ def merge(
     Each branch is merged in a temporary worktree first, where the configured check must succeed, too. The
     target moves together with its checkout, which must be clean. Git hooks do not run; merged branches stay.
     """
-    from ralph_wrap.commands import merge  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.config import of_project  # noqa: PLC0415
-    from ralph_wrap.interfaces.cli.approval_prompt import require, warn_of_programs  # noqa: PLC0415
-    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
-
     with boundary("merge", json=json, project=directory) as log, SignalHandlers() as signals:
         method = _method(squash=squash, rebase=rebase, no_ff=no_ff)
         environ = become_owner(directory, log)
@@ -65,10 +61,10 @@ def merge(
         settings = of_project(project.main, environ)
         require(project, settings, lambda key: key in {"check", "main"}, signals, log)
         wanted = _wanted(project, ids)
-        target = merge.target_of(project, into, settings.main)
+        target = target_of(project, into, settings.main)
         main = _main(project, settings.main) if into else target.name
         warn_of_programs(project, log)
-        landed = merge.land(
+        landed = land(
             project,
             wanted,
             target,
@@ -93,8 +89,6 @@ def merge(
 
 def _wanted(project: Project, names: Sequence[str]) -> list[Branch]:
     """Return the branches to merge, each once."""
-    from ralph_wrap import branches  # noqa: PLC0415 -- not for --help
-
     all_branches = branches.read(project)
     named = [_named(all_branches, name) for name in names]
     return list({branch.name: branch for branch in named}.values())
@@ -102,9 +96,6 @@ def _wanted(project: Project, names: Sequence[str]) -> list[Branch]:
 
 def _main(project: Project, configured: str | None) -> str | None:
     """Return the name of the main branch; ``None`` if there is none."""
-    from ralph_wrap import branches  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.errors import NotFoundError  # noqa: PLC0415
-
     try:
         return branches.main_branch(project, configured).name
     except NotFoundError:
@@ -112,9 +103,7 @@ def _main(project: Project, configured: str | None) -> str | None:
 
 
 def _named(all_branches: list[Branch], name: str) -> Branch:
-    from ralph_wrap.branches import named  # noqa: PLC0415 -- not for --help
-
-    branch = named(all_branches, name)
+    branch = branches.named(all_branches, name)
     if name == branch.saved_name and not branch.only_saved:
         raise UsageError(
             f"{branch.saved_name} is saved work, which cannot be merged",
@@ -124,7 +113,6 @@ def _named(all_branches: list[Branch], name: str) -> Branch:
 
 
 def _method(*, squash: bool, rebase: bool, no_ff: bool) -> MergeMethod:
-    from ralph_wrap.commands.merge import MergeMethod  # noqa: PLC0415 -- not for --help
 
     switches = {MergeMethod.SQUASH: squash, MergeMethod.REBASE: rebase, MergeMethod.NO_FF: no_ff}
     chosen = [method for method, is_on in switches.items() if is_on]
@@ -134,8 +122,6 @@ def _method(*, squash: bool, rebase: bool, no_ff: bool) -> MergeMethod:
 
 
 def _show(landed: Sequence[LandingResult], log: Log, *, json: bool) -> None:
-    from ralph_wrap.commands.merge import problem  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.interfaces.cli.merge_on_complete import name_saved  # noqa: PLC0415
 
     data = [result._asdict() for result in landed]
     error = problem(landed)

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 
 from ralph_wrap import branches
 from ralph_wrap.commands import merge
+from ralph_wrap.commands.merge import LandingResult
+from ralph_wrap.config import Settings
 from ralph_wrap.errors import NotFoundError, RalphError
 from ralph_wrap.state.audit.look import audit
 from ralph_wrap.state.audit.warnings import tampered
-from ralph_wrap.state.project import RUN
+from ralph_wrap.state.project import RUN, Project
 from ralph_wrap.state.registry import Registry
+from ralph_wrap.state.report import SessionReport
 from ralph_wrap.system.cancel import NEVER
-from ralph_wrap.system.log import Commands, lines_of
+from ralph_wrap.system.log import Commands, Log, lines_of
+from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import command
-
-if TYPE_CHECKING:
-    from ralph_wrap.commands.merge import LandingResult
-    from ralph_wrap.config import Settings
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.report import SessionReport
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.system.signals import SignalHandlers
 
 
 def land(

@@ -8,25 +8,31 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from ralph_wrap import agents
+from ralph_wrap.config import of_project
 from ralph_wrap.config.options import PROJECT, ROWS
-from ralph_wrap.config.table import TYPED
+from ralph_wrap.config.table import TYPED, Option
 from ralph_wrap.errors import RalphError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from ralph_wrap.config.table import Option
+from ralph_wrap.state.project import find_project
 
 
-def declared(row: Option, panel: str | None = None) -> Any:
-    """Return an option as Typer declares it, in a panel of the help."""
+def declared(row: Option, panel: str | None = None, *, checks: bool = True) -> Any:
+    """Return an option as Typer declares it.
+
+    Arguments:
+        row: the option.
+        panel: of the help.
+        checks: Typer refuses a wrong value; else ``config.load`` does, as for every other source.
+
+    """
     complete = (
         complete_agent if row.name == "agent" else _choices(row.kind.choices) if row.kind.choices else None
     )
@@ -34,7 +40,7 @@ def declared(row: Option, panel: str | None = None) -> Any:
         *row.words,
         metavar=None if row.is_switch else row.metavar,
         help=row.full_help,
-        parser=None if row.is_switch else checked(row.kind.read),
+        parser=checked(row.kind.read) if checks and not row.is_switch else None,
         autocompletion=None if row.is_switch else complete,
         rich_help_panel=panel,
     )
@@ -60,6 +66,19 @@ FetchedFrom = Annotated[
 """The type of ``remote`` of commands that look at sessions of other machines."""
 
 
+AFTER_DASHES = "after dashes"
+"""The key in ``context.meta`` of the words after ``--``."""
+
+
+class CommandWithDashes(TyperCommand):
+    """Keeps the words after ``--``, which ``run`` would take for the agent's command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line."""
+        ctx.meta[AFTER_DASHES] = args[args.index("--") + 1 :] if "--" in args else []
+        return super().parse_args(ctx, args)
+
+
 def with_options(
     function: Callable[..., None], without: tuple[str, ...] = (), more: tuple[Option, ...] = ()
 ) -> Callable[..., None]:
@@ -79,7 +98,8 @@ def with_options(
     excluded = {PROJECT.name, *without}
     typed = [row for row in ROWS.values() if TYPED in row.sources and row.name not in excluded]
     rows = sorted((*typed, *more), key=lambda row: _PANELS.index(_panel(row)))
-    signature = signature.replace(parameters=[*own_parameters, *map(_parameter, rows)])
+    parameters = [_parameter(row, checks=row in more) for row in rows]
+    signature = signature.replace(parameters=[*own_parameters, *parameters])
     function.__signature__ = signature  # type: ignore[attr-defined]
     function.__annotations__ = {
         parameter.name: parameter.annotation for parameter in signature.parameters.values()
@@ -116,9 +136,9 @@ def _panel(row: Option) -> str:
     return _PANEL_OF.get(row.name) or _PANEL_OF_GROUP[row.group]
 
 
-def _parameter(row: Option) -> inspect.Parameter:
+def _parameter(row: Option, *, checks: bool) -> inspect.Parameter:
     kind: Any = bool if row.is_switch else list[str] if row.kind.several else str
-    annotation = Annotated[kind | None, declared(row, _panel(row))]
+    annotation = Annotated[kind | None, declared(row, _panel(row), checks=checks)]
     return inspect.Parameter(row.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
@@ -156,8 +176,6 @@ def complete_agent(incomplete: str) -> list[str]:
 
 
 def _configured() -> Iterator[str]:
-    from ralph_wrap.config import of_project  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- only completion needs it
 
     with suppress(RalphError, OSError):  # completion shows no errors
         root = find_project(Path(), os.environ).root

@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
+from ralph_wrap.commands.pool import ProjectPool
+from ralph_wrap.config import of_project
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, print_lines
 from ralph_wrap.interfaces.cli.options import Directory, Json
+from ralph_wrap.state.project import find_project
 
 
 def pool(
@@ -17,10 +20,6 @@ def pool(
     json: Json = False,
 ) -> None:
     """List the warm worktrees in which sessions start. With pool = N in .ralph/config.toml there are N."""
-    from ralph_wrap.commands.pool import ProjectPool  # noqa: PLC0415
-    from ralph_wrap.config import of_project  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415
-
     with boundary("pool", json=json, project=directory) as log:
         environ = become_owner(directory, log)
         project = find_project(directory, environ)

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from ralph_wrap import branches
 from ralph_wrap.interfaces.cli import table as tables
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project
 from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import Directory, FetchedFrom, Json
+from ralph_wrap.state import inventory
+from ralph_wrap.state.inventory import SessionEntry
+from ralph_wrap.state.remote_claim import RUNNING
 from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.polling import reader_stays
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ralph_wrap.state.inventory import SessionEntry
 
 _CLEAR = "\x1b[H\x1b[2J"  # ECMA-48: CUP, ED
 _EVERY = 2.0  # seconds
 _UNSTEADY: dict[str, Any] = dict.fromkeys(("age", "cpu_seconds", "cpu_percent", "memory_bytes", "processes"))
 """Fields that always change; a change of them alone prints nothing."""
-_LATER = ("psutil",)
-"""Modules that this command loads later."""
 _NONE = "No session is running. To see finished ones: ralph-wrap ps --all"
 _NONE_AT_ALL = "This project has no sessions yet. To start one: ralph-wrap run"
 
@@ -51,12 +49,8 @@ def ps(
     began, or with --watch the use since the last update; 100% is one processor. MEM counts memory that
     processes share once. Both are unknown for a session of another container or user.
     """
-    from ralph_wrap import branches  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state import inventory  # noqa: PLC0415
-    from ralph_wrap.state.remote_claim import RUNNING  # noqa: PLC0415
-
     with boundary("ps", json=json, project=project) as log:
-        environ = become_owner(project, log, *_LATER)
+        environ = become_owner(project, log)
         fetched = fetch_first(open_project(project, environ, log), remote, log) if remote else []
         elsewhere = [entry.session for entry in fetched if entry.state == RUNNING]
 

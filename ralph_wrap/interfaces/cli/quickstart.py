@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ralph_wrap import agents
+from ralph_wrap.commands import quickstart as use_case
+from ralph_wrap.commands.doctor import examine
+from ralph_wrap.commands.quickstart import FirstFiles
+from ralph_wrap.commands.quickstart.templates import ABOUT_THE_PROMPT
+from ralph_wrap.config import PROMPT
 from ralph_wrap.errors import AgentNotFoundError, RalphError, UsageError
+from ralph_wrap.interfaces.cli import doctor
+from ralph_wrap.interfaces.cli.approval_prompt import can_ask, read_answer
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
 from ralph_wrap.interfaces.cli.options import Directory, complete_agent
+from ralph_wrap.state.project import Project, find_project
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import located, location
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from ralph_wrap.commands.quickstart import FirstFiles
-    from ralph_wrap.state.project import Project
 
 _UNCHANGED = "nothing was written"
 
@@ -42,12 +46,6 @@ def quickstart(
 
     Files that exist stay unchanged. At the end it prints the command to type next.
     """
-    from ralph_wrap.commands import quickstart as use_case  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.commands.doctor import examine  # noqa: PLC0415
-    from ralph_wrap.interfaces.cli import doctor  # noqa: PLC0415
-    from ralph_wrap.interfaces.cli.approval_prompt import can_ask  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415
-
     with boundary("quickstart", json=False, project=project) as log:
         asks = not yes and can_ask()
         if not asks and not (agent and yes):
@@ -83,8 +81,6 @@ def _chosen(environ: Mapping[str, str]) -> str:
         AgentNotFoundError: no known agent is installed.
 
     """
-    from ralph_wrap import agents  # noqa: PLC0415 -- not for --help
-
     installed = agents.installed(environ)
     if not installed:
         raise AgentNotFoundError(
@@ -115,8 +111,6 @@ def _answer(rows: Sequence[str], question: str) -> str:
         RalphError: the terminal is at its end.
 
     """
-    from ralph_wrap.interfaces.cli.approval_prompt import read_answer  # noqa: PLC0415 -- not for --help
-
     typed = read_answer(rows, question, None)
     if not typed:
         raise RalphError(_UNCHANGED)
@@ -129,9 +123,6 @@ def _listed(first: FirstFiles) -> Iterator[str]:
 
 
 def _next(first: FirstFiles, agent: str, project: Project, *, located_at: str) -> Iterator[str]:
-    from ralph_wrap import agents  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.commands.quickstart.templates import ABOUT_THE_PROMPT  # noqa: PLC0415
-    from ralph_wrap.config import PROMPT  # noqa: PLC0415
 
     command = located(shlex.join(["ralph-wrap", "run", *first.options]), located_at)
     if agent in agents.NAMES and agent not in agents.installed(project.environ):

@@ -4,43 +4,39 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from ralph_wrap.agents import NAMES, of_command
+from ralph_wrap.commands import fetch
+from ralph_wrap.commands.resume import (
+    Interrupted,
+    ResumableSession,
+    interrupted,
+    interrupted_by_container_end,
+    resumable,
+)
+from ralph_wrap.commands.sweep import sweep
+from ralph_wrap.config import ROWS, Isolation, Settings, load, of_project, trust
 from ralph_wrap.errors import ProblemsError, RalphError, RefusedError, UntrustedError, UsageError
 from ralph_wrap.interfaces.cli import completion
+from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm, shown
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_project
-from ralph_wrap.interfaces.cli.options import IDS, Directory, flags, with_options
+from ralph_wrap.interfaces.cli.options import AFTER_DASHES, IDS, Directory, flags, with_options
+from ralph_wrap.interfaces.cli.start import spawn, start
 from ralph_wrap.interfaces.init.child import AT_START
-from ralph_wrap.system.log import Commands, on_stderr
+from ralph_wrap.loop.conversation import last_conversation
+from ralph_wrap.session.preflight import LONGEST_AGENT
+from ralph_wrap.state.project import Project, find_project_without_git
+from ralph_wrap.state.session_start import START
+from ralph_wrap.system.log import Commands, Log, on_stderr
+from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import command as command_line
 from ralph_wrap.system.text import shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ralph_wrap.commands.resume import Interrupted, ResumableSession
-    from ralph_wrap.config import Settings
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.system.signals import SignalHandlers
-
-
-_AFTER_DASHES = "after dashes"
-
-
-class ResumeCommand(TyperCommand):
-    """Keeps the words after ``--``, which ``run`` would take for the agent's command."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line."""
-        ctx.meta[_AFTER_DASHES] = args[args.index("--") + 1 :] if "--" in args else []
-        return super().parse_args(ctx, args)
 
 
 @partial(with_options, without=("branch", "base"))  # it goes on where its branch is
@@ -77,20 +73,13 @@ def resume(
     One session runs in the foreground, as with run. Several run in the background, and this prints their ids.
     An option that you type replaces the one of the earlier session.
     """
-    from ralph_wrap.commands.resume import (  # noqa: PLC0415 -- not for --help
-        interrupted,
-        interrupted_by_container_end,
-    )
-    from ralph_wrap.commands.sweep import sweep  # noqa: PLC0415
-    from ralph_wrap.config import load  # noqa: PLC0415
-
     os.environ.pop(AT_START, None)  # it is for a sweep, and the agents must not get it
     log = on_stderr(os.environ, log_format=typed.get("log_format"))
     with boundary("resume", json=False, project=project, log=log):
-        _require_no_command(ids or [], context.meta[_AFTER_DASHES], every=every)
+        _require_no_command(ids or [], context.meta[AFTER_DASHES], every=every)
         if bool(ids) == (every or after_restart):
             raise UsageError("either ids or --all must be given", "to list them: ralph-wrap ps --all")
-        environ = become_owner(project, log, "ralph_wrap.commands.resume", __name__)
+        environ = become_owner(project, log)
         found = open_project(project, environ, log)
         load(project, found.root, Path.cwd(), flags(typed), environ, ())  # an error comes before any wait
         sweep(found, log=log)
@@ -159,13 +148,11 @@ def _take_over(
     project: Project, names: list[str], remote: str | None, log: Log, *, at_once: bool
 ) -> dict[str, str]:
     """Fetch the sessions from the remote that the user typed, and return their claims by agent id."""
-    from ralph_wrap.commands.fetch import take_over  # noqa: PLC0415 -- not for --help
-
     if remote is None:
         if at_once:
             raise UsageError("--take-over needs --remote", "name the remote: --remote origin")
         return {}
-    return dict(take_over(project, remote, name, log, at_once=at_once) for name in names)
+    return dict(fetch.take_over(project, remote, name, log, at_once=at_once) for name in names)
 
 
 def _choose(
@@ -178,9 +165,6 @@ def _choose(
         log: gets a warning for a session that cannot go on; with ``None``, that is an error.
 
     """
-    from ralph_wrap.commands.resume import resumable  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.config import of_project  # noqa: PLC0415
-
     main = of_project(project.main, project.environ, "main").main
     chosen = []
     for name in names:
@@ -204,8 +188,6 @@ def _start(
     alone: bool,
 ) -> int:
     """Start a session that goes on from another one, and return its exit status."""
-    from ralph_wrap.interfaces.cli.start import spawn, start  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
 
     def change(settings: Settings) -> Settings:
         return continued_settings(settings, session, message)._replace(takes_over=claim)
@@ -227,12 +209,10 @@ def _started(
     session: ResumableSession, project: Project, typed: Mapping[str, str | None]
 ) -> tuple[Path, dict[str, str | None], tuple[str, ...]]:
     """Return directory, options and command of the earlier session; a typed option replaces its own."""
-    from ralph_wrap.config import ROWS  # noqa: PLC0415 -- not for --help
-
     directory, options, command = Path(), dict[str, str | None](), tuple[str, ...]()
     if session.started is not None:
-        start = session.started.start
-        directory, options, command = Path(start.directory), dict(start.options), start.command
+        started = session.started.start
+        directory, options, command = Path(started.directory), dict(started.options), started.command
     if unknown := ", ".join(sorted({*options} - {*ROWS})):
         agent_id = session.record.id
         raise UsageError(
@@ -265,8 +245,6 @@ def _require_readable(session: ResumableSession) -> None:
         RefusedError: there is one: what the user had typed would be left out.
 
     """
-    from ralph_wrap.state.session_start import START  # noqa: PLC0415 -- not for --help
-
     if os.path.lexists(path := session.directory / START):
         agent = session.record.agent if session.record.agent in NAMES else None  # else it may be a command
         words = ("ralph-wrap", "resume", session.record.id, "--agent", agent or "NAME")
@@ -279,7 +257,6 @@ def _require_readable(session: ResumableSession) -> None:
 
 
 def _is_in_project(directory: Path, project: Project) -> bool:
-    from ralph_wrap.state.project import find_project_without_git  # noqa: PLC0415 -- not for --help
 
     if not directory.is_dir() or project.repository is None:
         return directory.is_dir()
@@ -289,10 +266,6 @@ def _is_in_project(directory: Path, project: Project) -> bool:
 
 def continued_settings(settings: Settings, session: ResumableSession, message: str = "") -> Settings:
     """Return the settings of a session that goes on from another one."""
-    from ralph_wrap.config import Isolation  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.loop.conversation import last_conversation  # noqa: PLC0415
-    from ralph_wrap.session.preflight import LONGEST_AGENT  # noqa: PLC0415
-
     record = session.record
     settings = settings._replace(resumes=record.session, worktree_name=record.worktree_name, message=message)
     if record.branch is not None:  # its saved work belongs in a worktree or a clone
@@ -311,9 +284,6 @@ def _require_word(session: ResumableSession, project: Project, signals: SignalHa
         UntrustedError: an agent may have written it, and the user does not approve it.
 
     """
-    from ralph_wrap.config import trust  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm, shown  # noqa: PLC0415
-
     found = session.started
     if found is None or found.is_genuine or trust.implied(project.environ):
         return
@@ -323,11 +293,11 @@ def _require_word(session: ResumableSession, project: Project, signals: SignalHa
             f"session {agent_id} was not started by you on this machine, and an agent can change its files",
             f"if you trust them: RALPH_TRUST=1 ralph-wrap resume {agent_id}",
         )
-    start = found.start
-    said: dict[str, Any] = {"command": list(start.command)} if start.command else {}
+    begun = found.start
+    said: dict[str, Any] = {"command": list(begun.command)} if begun.command else {}
     rows = [
         f"ralph-wrap: session {agent_id} was not started by you on this machine. It ran with:",
-        *shown(said | {"directory": start.directory} | dict(start.options)),
+        *shown(said | {"directory": begun.directory} | dict(begun.options)),
     ]
     if not confirm(rows, "go on with this?", signals):
         raise UntrustedError(

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ralph_wrap.commands import review as use_case
+from ralph_wrap.commands.pull_request import open as pull_request
+from ralph_wrap.commands.pull_request.open import OpenedPullRequest
+from ralph_wrap.commands.review import Review, ReviewRow
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli import table as tables
+from ralph_wrap.interfaces.cli.approval_prompt import require_push
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, open_project, remark
 from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import Directory, FetchedFrom
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
+from ralph_wrap.interfaces.web import static_report, templates
+from ralph_wrap.state.project import Project
 from ralph_wrap.state.wording import state_of
-from ralph_wrap.system.log import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from ralph_wrap.commands.pull_request.open import OpenedPullRequest
-    from ralph_wrap.commands.review import Review, ReviewRow
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import Log, one_line
 
 _NONE = "No session has left a branch. To start one: ralph-wrap run"
 _RED, _GREEN, _FAINT, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"  # ECMA-48: SGR
@@ -75,10 +75,6 @@ def review(
 
     AHEAD counts the commits that the main branch lacks.
     """
-    from ralph_wrap.commands import review as use_case  # noqa: PLC0415
-    from ralph_wrap.commands.pull_request import open as pull_request  # noqa: PLC0415
-    from ralph_wrap.interfaces.cli.approval_prompt import require_push  # noqa: PLC0415 -- not for --help
-
     with boundary("review", json=json, project=directory) as log:
         if pr is not None and (sort or only or html):
             raise UsageError("--pr takes a single branch", "leave out --sort, --only and --html")
@@ -125,9 +121,7 @@ def _show_pull_request(opened: OpenedPullRequest, *, json: bool) -> None:
 
 
 def _writer() -> Callable[[Project, Review, Sequence[ReviewRow], Log, Path], None]:
-    """Return the function that writes a page; its modules are loaded while Python can still read them."""
-    from ralph_wrap.interfaces.web import static_report, templates  # noqa: PLC0415 -- slow
-
+    """Return the function that writes a page; its templates are read while we have the permission."""
     templates.load()
     return static_report.write
 

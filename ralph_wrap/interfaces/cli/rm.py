@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ralph_wrap.commands import rm as use_case
+from ralph_wrap.commands import sweep as sweeping
+from ralph_wrap.commands.stop import stop
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, open_project, remark
+from ralph_wrap.interfaces.cli.consent import require_consent
 from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
+from ralph_wrap.state.advice import advice_for
+from ralph_wrap.state.inventory import SessionEntry, Verdict
+from ralph_wrap.state.project import Project
+from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.state.wording import state_of
+from ralph_wrap.system.log import Log
 from ralph_wrap.system.text import near
-
-if TYPE_CHECKING:
-    from ralph_wrap.state.inventory import SessionEntry
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
 
 
 def rm(
@@ -33,11 +37,6 @@ def rm(
     json: Json = False,
 ) -> None:
     """End background sessions, save their work and remove their worktrees. Branches stay."""
-    from ralph_wrap.commands import rm as use_case  # noqa: PLC0415
-    from ralph_wrap.commands import sweep as sweeping  # noqa: PLC0415
-    from ralph_wrap.commands.stop import stop  # noqa: PLC0415
-    from ralph_wrap.state.stop_request import StopMode  # noqa: PLC0415
-
     with boundary("rm", json=json, project=directory) as log:
         if bool(ids) == every:
             raise UsageError("either ids or --all must be given", "to list them: ralph-wrap ps")
@@ -70,11 +69,6 @@ def rm(
 
 def _all(project: Project, log: Log, *, yes: bool) -> list[str]:
     """Return the sessions that ``--all`` stands for, after the user has seen them and said yes."""
-    from ralph_wrap.commands import rm as use_case  # noqa: PLC0415 -- as above
-    from ralph_wrap.interfaces.cli.consent import require_consent  # noqa: PLC0415
-    from ralph_wrap.state.advice import advice_for  # noqa: PLC0415
-    from ralph_wrap.state.inventory import Verdict  # noqa: PLC0415
-
     found = use_case.removable(project)
     for entry in found.others:
         stays = f"session {entry.session or entry.id} is {_state(entry)}, and stays"

@@ -8,6 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from ralph_wrap.interfaces.cli.options import Directory, flags, with_options
+from ralph_wrap.interfaces.cli.start import spawn as start_in_background
+from ralph_wrap.interfaces.cli.start import start
+from ralph_wrap.system.signals import SignalHandlers
 
 _Command = Annotated[
     list[str] | None,
@@ -16,17 +19,15 @@ _Command = Annotated[
 
 
 @with_options
-def run(
-    context: typer.Context, command: _Command = None, *, project: Directory = Path(), **typed: Any
-) -> None:
+def run(command: _Command = None, *, project: Directory = Path(), **typed: Any) -> None:
     """Run an agent in a loop, in a worktree of its own.
 
     Each option is also a variable RALPH_WRAP_<OPTION>.
     Except project and job, each is a key in .ralph/config.toml, too.
     """
-    from ralph_wrap.interfaces.cli.start import start  # noqa: PLC0415 -- --help does not need it
-
-    raise typer.Exit(start(context.obj, project, flags(typed), tuple(command or ())))
+    with SignalHandlers() as signals:
+        status = start(signals, project, flags(typed), tuple(command or ()))
+    raise typer.Exit(status)
 
 
 @with_options
@@ -35,6 +36,4 @@ def spawn(command: _Command = None, *, project: Directory = Path(), **typed: Any
 
     ralph-wrap logs -f ID follows its output. Its worktree stays, with its work saved, until ralph-wrap rm ID.
     """
-    from ralph_wrap.interfaces.cli.start import spawn as start_in_background  # noqa: PLC0415 -- as above
-
     raise typer.Exit(start_in_background(project, flags(typed), tuple(command or ())))

@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import NoReturn
 
 from ralph_wrap.agents.output.colours import ColoursOnly
 from ralph_wrap.system.files import write_all
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import NoReturn
 
 _CHUNK = 1 << 16
 _STDOUT = 1

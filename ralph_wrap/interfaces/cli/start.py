@@ -6,28 +6,26 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, NoReturn
 
 from ralph_wrap import config
 from ralph_wrap.agents import with_agent
+from ralph_wrap.commands.sweep import kept, resume_deletions, sweep
 from ralph_wrap.config import Isolation, LogFormat, OnOrphans, Settings
 from ralph_wrap.config.authority import any_approved, in_force
 from ralph_wrap.errors import RalphError, StoppedError
+from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm, require, warn_of_programs
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary
-from ralph_wrap.state.project import find_project, has_ownerless, has_trash
+from ralph_wrap.interfaces.cli.merge_on_complete import land
+from ralph_wrap.session.session import Session
+from ralph_wrap.state.project import Project, find_project, has_ownerless, has_trash
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.files import anonymous_file, write_all
-from ralph_wrap.system.log import Commands, on_stderr, use
+from ralph_wrap.system.log import Commands, Log, on_stderr, use
 from ralph_wrap.system.signals import SignalHandlers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, NoReturn
-
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
 
 _BEGUN = ("agent.started", "iteration.ended", "limit.waiting")
 """Events that show whether the agent could start.
@@ -46,7 +44,6 @@ def sweep_first(project: Project, settings: Settings, signals: SignalHandlers | 
     """Finish dead sessions, if there are any. A session that cannot be finished does not stop the new one."""
     if not has_ownerless(project) and not has_trash(project):
         return
-    from ralph_wrap.commands.sweep import kept, resume_deletions, sweep  # noqa: PLC0415 -- seldom needed
 
     swept = sweep(
         project,
@@ -80,8 +77,6 @@ def _warn(
 ) -> None:
     """Warn about variables, options and a configuration of git without effect."""
     if project.git.safe and project.git.safe.off:
-        from ralph_wrap.interfaces.cli.approval_prompt import warn_of_programs  # noqa: PLC0415 -- seldom needed
-
         warn_of_programs(project, log)
     for name, near in config.unknown_variables(environ).items():
         nearest = f"the nearest known name is {near}" if near else "ralph-wrap run --help lists the options"
@@ -121,11 +116,8 @@ def start(
         change: adds to the settings what no option says.
 
     """
-    # structlog loads rich for tracebacks that a session does not print, and ssl through asyncio. These two
-    # take a quarter of an idle session's memory.
     log = on_stderr(
         os.environ,
-        spared=("rich", "ssl"),
         also=(*_BEGUN, _CHOSEN, _SPENT) if detached else (),
         log_format="json" if detached else flags.get("log_format"),
     )
@@ -133,7 +125,7 @@ def start(
 
     with boundary("run", json=False, log=log):
         environ = become_owner(directory, log)
-        project = find_project(directory, environ, meanwhile=_load_session)
+        project = find_project(directory, environ)
         settings = with_agent(config.load(directory, project.main, Path.cwd(), flags, environ, command))
         settings = change(settings)
         if detached:
@@ -141,15 +133,10 @@ def start(
         else:
             log.as_json = settings.log_format is LogFormat.JSON
         if settings.stated or any_approved(environ):
-            from ralph_wrap.interfaces.cli.approval_prompt import require  # noqa: PLC0415 -- not every project
-
             require(project, settings, in_force(settings), signals, log)
         sweep_first(project, settings, signals, log)
         _warn(project, settings, flags, environ, log)
-        from ralph_wrap.session.session import Session  # noqa: PLC0415 -- see _load_session
 
-        if settings.merge_on_complete:  # before an agent works, see system.deferred
-            from ralph_wrap.interfaces.cli.merge_on_complete import land  # noqa: PLC0415 -- few projects use it
         session = Session(
             settings._replace(background=background, typed=_typed(flags, command)),
             environ=environ,
@@ -168,15 +155,7 @@ def start(
 
 def _agrees(lines: Sequence[str], question: str, signals: SignalHandlers | None) -> bool:
     """Ask the user, if there is a terminal to ask on; a script goes on with the warning alone."""
-    from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm  # noqa: PLC0415 -- seldom needed
-
     return not can_ask() or confirm(lines, question, signals)
-
-
-def _load_session() -> None:
-    """Load the session's modules while git runs."""
-    with suppress(OSError):  # a later import tries again, and reports the error
-        import ralph_wrap.session.session  # noqa: F401, PLC0415
 
 
 def _typed(flags: Mapping[str, str | None], command: Sequence[str]) -> tuple[str, ...]:

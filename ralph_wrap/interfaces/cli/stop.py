@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ralph_wrap.commands import stop as use_case
+from ralph_wrap.commands.stop import StoppedSession
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude
 from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
+from ralph_wrap.state.project import find_project
+from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.state.wording import outcome_in_words
-
-if TYPE_CHECKING:
-    from ralph_wrap.commands.stop import StoppedSession
 
 
 def stop(
@@ -32,10 +33,6 @@ def stop(
     json: Json = False,
 ) -> None:
     """Ask sessions to end, in any container or on the host, and wait until they have ended."""
-    from ralph_wrap.commands import stop as use_case  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state.stop_request import StopMode  # noqa: PLC0415
-
     with boundary("stop", json=json, project=directory) as log:
         _check(ids or [], every=every, both_modes=after_iteration and now)
         mode = StopMode.AFTER_ITERATION if after_iteration else StopMode.NOW if now else StopMode.SOON

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ralph_wrap.commands import sweep as use_case
+from ralph_wrap.commands.merge import undo_killed
+from ralph_wrap.commands.pool import ProjectPool
+from ralph_wrap.commands.sweep import SweptSession
+from ralph_wrap.config import OnOrphans, of_project
+from ralph_wrap.errors import RalphError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, open_project, remark
 from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
+from ralph_wrap.interfaces.init.child import AT_START
 from ralph_wrap.state.wording import state_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ralph_wrap.commands.sweep import SweptSession
-    from ralph_wrap.errors import RalphError
-    from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import Log
 
 
 def sweep(
@@ -36,12 +38,6 @@ def sweep(
     json: Json = False,
 ) -> None:
     """Finish dead sessions: save their work, remove their worktrees, release their ids."""
-    from ralph_wrap.commands import sweep as use_case  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.commands.merge import undo_killed  # noqa: PLC0415
-    from ralph_wrap.commands.pool import ProjectPool  # noqa: PLC0415
-    from ralph_wrap.config import OnOrphans, of_project  # noqa: PLC0415
-    from ralph_wrap.interfaces.init.child import AT_START  # noqa: PLC0415
-
     with boundary("sweep", json=json, project=directory) as log:
         environ = become_owner(directory, log)
         project = open_project(directory, environ, log)

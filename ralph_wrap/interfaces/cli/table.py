@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from ralph_wrap.system.text import cells, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _GAP = "  "
 

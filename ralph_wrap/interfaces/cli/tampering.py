@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from ralph_wrap.system.log import Log
+from ralph_wrap.state.audit.look import audit
+from ralph_wrap.state.audit.warnings import log_findings, tampered
+from ralph_wrap.state.project import find_project_without_git
+from ralph_wrap.system.log import Log
 
 DespiteTampering = Annotated[
     bool,
@@ -32,10 +33,6 @@ def warn_of_tampering(directory: Path, environ: Mapping[str, str], log: Log, *, 
         TamperedError: there is something, and the command refuses.
 
     """
-    from ralph_wrap.state.audit.look import audit  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state.audit.warnings import log_findings, tampered  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project_without_git  # noqa: PLC0415
-
     project = find_project_without_git(directory, environ)
     if project is None:
         return

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ralph_wrap.config import of_project
+from ralph_wrap.config import trust as approvals
+from ralph_wrap.config.repository_trust import trust_root
+from ralph_wrap.config.trust import REPOSITORY, unapproved
 from ralph_wrap.errors import UsageError
+from ralph_wrap.interfaces.cli.approval_prompt import (
+    Approvable,
+    approve,
+    decided_by,
+    lines_of_repository,
+    removed,
+    shown,
+)
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
 from ralph_wrap.interfaces.cli.options import Directory, Json
+from ralph_wrap.state.project import Project, find_project
 from ralph_wrap.system.log import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ralph_wrap.interfaces.cli.approval_prompt import Approvable
-    from ralph_wrap.state.project import Project
+from ralph_wrap.system.signals import SignalHandlers
 
 
 def trust(
@@ -33,16 +42,6 @@ def trust(
     A change needs a new approval. On a terminal you see the settings first and answer y or n. The approval is
     stored outside the project.
     """
-    from ralph_wrap.config import of_project  # noqa: PLC0415
-    from ralph_wrap.config import trust as approvals  # noqa: PLC0415
-    from ralph_wrap.interfaces.cli.approval_prompt import (  # noqa: PLC0415
-        approve,
-        decided_by,
-        lines_of_repository,
-    )
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
-
     with boundary("trust", json=json, project=directory) as log, SignalHandlers() as signals:
         if show and revoke:
             raise UsageError("--show and --revoke exclude each other", "give one of them")
@@ -74,9 +73,6 @@ def trust(
 
 def _revoke(project: Project, environ: Mapping[str, str]) -> None:
     """Delete the approvals of the project and of its repository."""
-    from ralph_wrap.config import trust as approvals  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.config.repository_trust import trust_root  # noqa: PLC0415
-
     approvals.revoke(project.main, environ)
     if project.repository:
         for purpose in (approvals.REPOSITORY, approvals.PUSH):
@@ -87,9 +83,6 @@ def _rows(
     asked: Sequence[Approvable], approved: Mapping[str, bool], implied: str | None, environ: Mapping[str, str]
 ) -> list[str]:
     """Return the values with the verdict on them; the file is named if it is not the project's own."""
-    from ralph_wrap.config.trust import REPOSITORY, unapproved  # noqa: PLC0415
-    from ralph_wrap.interfaces.cli.approval_prompt import removed, shown  # noqa: PLC0415 -- not for --help
-
     rows = []
     for found in asked:
         rows += [f"{one_line(os.fspath(found.source))}:"] if found.purpose == REPOSITORY else []

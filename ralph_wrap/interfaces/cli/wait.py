@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from ralph_wrap.commands import wait as use_case
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, print_error
 from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
+from ralph_wrap.state.project import find_project
 from ralph_wrap.state.wording import ending_in_words
 
 
@@ -19,9 +21,6 @@ def wait(
     json: Json = False,
 ) -> None:
     """Wait until sessions have ended, and end with their exit status: of several, the first that is not 0."""
-    from ralph_wrap.commands import wait as use_case  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415
-
     with boundary("wait", json=json, project=directory) as log:
         environ = become_owner(directory, log)
         rows = []

@@ -10,6 +10,7 @@ import typer
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_project
 from ralph_wrap.interfaces.cli.options import Directory
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
+from ralph_wrap.interfaces.web import server
 
 
 def web(
@@ -22,8 +23,6 @@ def web(
     ] = False,
 ) -> None:
     """Review, merge, apply, drop, resume and stop in a browser on this machine. Prints the address."""
-    from ralph_wrap.interfaces.web import server  # noqa: PLC0415 -- slow
-
     with boundary("web", json=False, project=directory) as log:
         server.load()
         environ = become_owner(directory, log)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 
+from ralph_wrap.commands.worktree.branch_name import slug
+from ralph_wrap.commands.worktree.cleanup import cleanup as clean_up
+from ralph_wrap.commands.worktree.create import create as create_worktree
+from ralph_wrap.commands.worktree.status import list_all as list_worktrees
+from ralph_wrap.commands.worktree.status import status as status_of
+from ralph_wrap.config import load
 from ralph_wrap.config.options import ROWS
+from ralph_wrap.config.trust import require
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, refuse
 from ralph_wrap.interfaces.cli.enter import enter, leave
 from ralph_wrap.interfaces.cli.options import Directory, declared
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from ralph_wrap.state.project import find_project
+from ralph_wrap.system.signals import SignalHandlers
 
 _TOOL = "worktree"
 _KEEP = "--keep-branch"
@@ -25,10 +33,9 @@ _MEANT = {f"{_KEEP}=true": _KEEP, f"{_KEEP}=false": "--no-keep-branch"}
 
 @contextmanager
 def _in_json(context: Any = None) -> Iterator[None]:
-    mistake: Any = typer.BadParameter.__base__  # UsageError, which Typer has no public name for
     try:
         yield
-    except mistake as error:
+    except TyperException as error:
         words = ["ralph-wrap", _TOOL, getattr(context, "invoked_subcommand", None), "--help"]
         hint = f"see {' '.join(word for word in words if word)}"
         refuse(_TOOL, UsageError(" ".join(error.format_message().split()), hint))
@@ -72,20 +79,13 @@ def create(
     directory: Directory = Path(),
 ) -> None:
     """Make a worktree on a new branch. Prints JSON."""
-    from ralph_wrap.commands.worktree.branch_name import slug  # noqa: PLC0415 -- loads slugify
-    from ralph_wrap.commands.worktree.create import create as use_case  # noqa: PLC0415
-    from ralph_wrap.config import load  # noqa: PLC0415
-    from ralph_wrap.config.trust import require  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
-
     with boundary(_TOOL, json=True) as log, SignalHandlers() as signals:
         words = slug(task)  # before the change of user: only root may be able to read its tables
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
         settings = load(directory, project.main, project.main, {}, environ, ())
         require(project.main, settings.stated, environ, lambda key: key in {"ignore", "copy"})
-        created = use_case(
+        created = create_worktree(
             project,
             words,
             prefix=prefix,
@@ -114,13 +114,9 @@ def cleanup(
     project: Directory = Path(),
 ) -> None:
     """Remove a worktree that ralph-wrap made. Prints JSON."""
-    from ralph_wrap.commands.worktree.cleanup import cleanup as use_case  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
-    from ralph_wrap.system.signals import SignalHandlers  # noqa: PLC0415
-
     with boundary(_TOOL, json=True) as log, SignalHandlers():  # a signal does not interrupt a removal
         environ = become_owner(project, log)
-        cleaned = use_case(
+        cleaned = clean_up(
             find_project(project, environ),
             _absolute(path),
             cwd=_absolute(Path()),
@@ -133,22 +129,16 @@ def cleanup(
 
 def status(project: Directory = Path()) -> None:
     """Print whether the current directory is in a linked worktree, as JSON."""
-    from ralph_wrap.commands.worktree.status import status as use_case  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
-
     with boundary(_TOOL, json=True) as log:
         environ = become_owner(project, log)
-        answer(_TOOL, use_case(find_project(project, environ)))
+        answer(_TOOL, status_of(find_project(project, environ)))
 
 
 def list_all(project: Directory = Path()) -> None:
     """List every worktree of the repository. Prints JSON."""
-    from ralph_wrap.commands.worktree.status import list_all as use_case  # noqa: PLC0415
-    from ralph_wrap.state.project import find_project  # noqa: PLC0415 -- not for --help
-
     with boundary(_TOOL, json=True) as log:
         environ = become_owner(project, log)
-        answer(_TOOL, [info._asdict() for info in use_case(find_project(project, environ))])
+        answer(_TOOL, [info._asdict() for info in list_worktrees(find_project(project, environ))])
 
 
 def _absolute(path: Path) -> Path:

@@ -7,18 +7,14 @@ import os
 import select
 import signal
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn
 
 from ralph_wrap.errors import RalphError
+from ralph_wrap.interfaces.fleet.grace import GracePeriod
 from ralph_wrap.system.files import write_all
 from ralph_wrap.system.process import ENDING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import NoReturn
-
-    from ralph_wrap.interfaces.fleet.grace import GracePeriod
-    from ralph_wrap.system.signals import SignalHandlers
+from ralph_wrap.system.signals import SignalHandlers
 
 LARGEST_OUTPUT = 1 << 20
 """Bytes of output that the worker keeps: the last ones."""

@@ -5,31 +5,26 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from ralph_wrap.errors import ConflictError, RalphError, UnreachableError
 from ralph_wrap.git import Git, decode_lines, git_environment, knows_committer, list_refs, run_git, set_refs
 from ralph_wrap.git.remote import RemoteChange
+from ralph_wrap.interfaces.fleet.grace import RemoteRetries
+from ralph_wrap.interfaces.fleet.order import WorkOrder
 from ralph_wrap.interfaces.fleet.refs import spec_ref
 from ralph_wrap.interfaces.fleet.remote import FleetRemote
-from ralph_wrap.interfaces.fleet.spec import read_spec
+from ralph_wrap.interfaces.fleet.spec import FleetSpec, read_spec
 from ralph_wrap.session.remote.view import RESCUE
 from ralph_wrap.state import report, stop_request
 from ralph_wrap.state.project import RUN, WORKTREES
 from ralph_wrap.state.record import is_fetched
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.state.remote_refs import everything, tracking
+from ralph_wrap.state.report import SessionReport
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system import privileges
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from ralph_wrap.interfaces.fleet.grace import RemoteRetries
-    from ralph_wrap.interfaces.fleet.order import WorkOrder
-    from ralph_wrap.interfaces.fleet.spec import FleetSpec
-    from ralph_wrap.state.report import SessionReport
 
 REMOTE = "origin"
 """The name of the remote in the clone."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import ConflictError, NotFoundError
 from ralph_wrap.git import store_blob
@@ -13,9 +12,7 @@ from ralph_wrap.git.safe.batch import read_blobs, store_blobs
 from ralph_wrap.interfaces.fleet.index import CLAIMED, STOPPED
 from ralph_wrap.interfaces.fleet.listing import read_indexes
 from ralph_wrap.interfaces.fleet.refs import FLEET, index_ref, stop_ref
-
-if TYPE_CHECKING:
-    from ralph_wrap.interfaces.fleet.remote import FleetRemote
+from ralph_wrap.interfaces.fleet.remote import FleetRemote
 
 _NONCE = 16  # bytes
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 import random
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TypeVar
 
 from ralph_wrap.errors import UnreachableError
 from ralph_wrap.interfaces.fleet.remote import InterruptedWorkError
+from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.log import Log
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeVar
-
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
-
-    _T = TypeVar("_T")
+_T = TypeVar("_T")
 
 RESERVE = 5.0
 """Seconds before the end of the grace at which the session must have ended."""

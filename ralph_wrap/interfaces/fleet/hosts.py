@@ -10,20 +10,17 @@ import os
 import re
 import shlex
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.fleet import order
+from ralph_wrap.interfaces.fleet.started import StartedRun
+from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.log import Log
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec, StandardStreams
 from ralph_wrap.system.text import command
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from ralph_wrap.interfaces.fleet.started import StartedRun
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
 
 _HOST = re.compile(r"(?:[\w.+-]+@)?[\w.:\[\]-]+", re.ASCII)
 _UNREACHABLE = 255  # ssh(1), EXIT STATUS

@@ -6,17 +6,13 @@ Each blob has a nonce. If two workers push one object to one ref, git reports su
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.ids import is_wide_agent_id
+from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.system.document import DocumentFormat, known
 from ralph_wrap.system.text import plain
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ralph_wrap.state.remote_claim import RemoteClaim
 
 FINISHED = {"promise", "max-iterations", "max-stalls", "max-time", "max-cost", "max-tokens"}
 """The ends of a session after which its index is done; all other ends are failures."""

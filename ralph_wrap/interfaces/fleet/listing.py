@@ -7,21 +7,16 @@ if the Job says so. No text from the remote reaches a terminal unchanged.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from ralph_wrap.errors import NotFoundError
 from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.interfaces.fleet.index import DONE, STOPPED, IndexState, decode_index
 from ralph_wrap.interfaces.fleet.refs import FLEET, index_ref, is_run_id, spec_ref
+from ralph_wrap.interfaces.fleet.remote import FleetRemote
 from ralph_wrap.state import remote_claim
-from ralph_wrap.state.remote_claim import CLAIMS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from ralph_wrap.interfaces.fleet.remote import FleetRemote
-    from ralph_wrap.state.remote_claim import RemoteClaim
+from ralph_wrap.state.remote_claim import CLAIMS, RemoteClaim
 
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?", re.ASCII)
 _MOST = 100_000  # indexes of a Job

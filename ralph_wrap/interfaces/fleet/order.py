@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import UsageError
 from ralph_wrap.git import environment_with_config
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.interfaces.fleet.refs import is_run_id
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 REMOTE, RUN, SPEC = "RALPH_FLEET_REMOTE", "RALPH_FLEET_RUN", "RALPH_FLEET_SPEC"
 INDEX, JOB_INDEX = "RALPH_FLEET_INDEX", "JOB_COMPLETION_INDEX"

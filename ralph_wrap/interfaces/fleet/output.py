@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import NotFoundError
-from ralph_wrap.git import commit_tree, decode_lines, run_git, store_blob
+from ralph_wrap.git import Git, commit_tree, decode_lines, run_git, store_blob
 from ralph_wrap.git.objects import make_tree
 from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.interfaces.fleet.child import LARGEST_OUTPUT
 from ralph_wrap.interfaces.fleet.refs import output_ref
-
-if TYPE_CHECKING:
-    from ralph_wrap.git import Git
-    from ralph_wrap.interfaces.fleet.remote import FleetRemote
-    from ralph_wrap.state.report import SessionReport
+from ralph_wrap.interfaces.fleet.remote import FleetRemote
+from ralph_wrap.state.report import SessionReport
 
 LOG, REPORT = "output.log", "report.json"
 """The names of the files in the commit."""

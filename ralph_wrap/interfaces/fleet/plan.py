@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
-from ralph_wrap.config import prompt_file
+from ralph_wrap.config import Settings, prompt_file
 from ralph_wrap.config.task_file import PLACE, read_tasks, with_task
 from ralph_wrap.errors import ConflictError, UsageError
 from ralph_wrap.git import decode_lines, resolve_commit, run_git
 from ralph_wrap.git.remote import RemoteChange, list_remotes, push_addresses, without_secrets
 from ralph_wrap.interfaces.fleet.refs import spec_ref
+from ralph_wrap.interfaces.fleet.remote import FleetRemote
 from ralph_wrap.interfaces.fleet.spec import DECIDED, MOST, FleetSpec, FleetTask, dollars, write_spec
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.config import Settings
-    from ralph_wrap.interfaces.fleet.remote import FleetRemote
-    from ralph_wrap.state.project import Project
+from ralph_wrap.state.project import Project
 
 _PARALLEL = 10  # sessions at the same time, if the user gives no number
 

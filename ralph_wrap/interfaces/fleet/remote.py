@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ralph_wrap.errors import RalphError, UnreachableError
-from ralph_wrap.git import decode_lines, list_refs
+from ralph_wrap.git import Git, decode_lines, list_refs
 from ralph_wrap.git.remote import (
     RemoteChange,
     Silence,
@@ -19,14 +19,9 @@ from ralph_wrap.git.remote import (
 from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.ids import wide_agent_id
+from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.state.remote_refs import fetched, tracking
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.state.remote_claim import RemoteClaim
-    from ralph_wrap.system.process import CompletedCommand, RunningCommand
+from ralph_wrap.system.process import CompletedCommand, RunningCommand
 
 MOST_REFS = 2000
 """Refs of one command: with 10,000, its command line is too long for execve(2)."""

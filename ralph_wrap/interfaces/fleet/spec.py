@@ -6,23 +6,18 @@ commits, so any content is handled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from ralph_wrap.config import ROWS
 from ralph_wrap.config.parsers import DOLLARS
 from ralph_wrap.config.table import TYPED
 from ralph_wrap.errors import RalphError
-from ralph_wrap.git import commit_tree, read_commit, store_blob
+from ralph_wrap.git import Git, commit_tree, read_commit, store_blob
 from ralph_wrap.git.objects import make_tree
 from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.interfaces.fleet.refs import is_run_id
 from ralph_wrap.system.document import DocumentFormat, known
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from ralph_wrap.git import Git
 
 FILE = "spec.json"
 """The name of the file in the commit."""

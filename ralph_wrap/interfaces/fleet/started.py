@@ -6,17 +6,14 @@ choose what a Job runs. A command that starts something again relies on this fil
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.interfaces.fleet.refs import is_run_id
 from ralph_wrap.system import files, privileges
 from ralph_wrap.system.document import DocumentFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-    from typing import Any
 
 _FORMAT = DocumentFormat(version=1, indent=1)
 

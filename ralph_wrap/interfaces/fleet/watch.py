@@ -5,21 +5,17 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from typing import Self
 
 from ralph_wrap.commands.fetch.watch import BEATS
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git.remote import start_remote_listing
 from ralph_wrap.interfaces.fleet.index import lacks_work
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from typing import Self
-
-    from ralph_wrap.interfaces.fleet.remote import FleetRemote
-    from ralph_wrap.state.remote_claim import RemoteClaim
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.system.process import RunningCommand
+from ralph_wrap.interfaces.fleet.remote import FleetRemote
+from ralph_wrap.state.remote_claim import RemoteClaim
+from ralph_wrap.system.log import Log
+from ralph_wrap.system.process import RunningCommand
 
 _INTERVAL = 30.0  # seconds between two looks
 _GLANCE = 0.01  # seconds; with 0 Popen.communicate never notices the end of a command

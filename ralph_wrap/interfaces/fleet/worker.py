@@ -8,31 +8,25 @@ point: the index and the claim of the session move only by compare-and-swap.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ralph_wrap.errors import ConflictError, RalphError, UnreachableError
 from ralph_wrap.git import store_blob
 from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.interfaces.fleet.child import NO_ANSWER, EndedSession, ForkedSession
-from ralph_wrap.interfaces.fleet.clone import open_clone
+from ralph_wrap.interfaces.fleet.clone import WorkClone, open_clone
 from ralph_wrap.interfaces.fleet.grace import GracePeriod, RemoteRetries
 from ralph_wrap.interfaces.fleet.index import CLAIMED, IndexState, decode_index, lacks_work, outcome
-from ralph_wrap.interfaces.fleet.order import WORK_STAYS
+from ralph_wrap.interfaces.fleet.order import WORK_STAYS, WorkOrder
 from ralph_wrap.interfaces.fleet.output import SessionOutput
 from ralph_wrap.interfaces.fleet.refs import index_ref, output_ref, stop_ref
 from ralph_wrap.interfaces.fleet.remote import FleetRemote, InterruptedWorkError, claim_of, free_id
 from ralph_wrap.interfaces.fleet.watch import HolderWatch, StopWatch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
-    from typing import Any
-
-    from ralph_wrap.interfaces.fleet.clone import WorkClone
-    from ralph_wrap.interfaces.fleet.order import WorkOrder
-    from ralph_wrap.state.remote_claim import RemoteClaim
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.system.signals import SignalHandlers
+from ralph_wrap.state.remote_claim import RemoteClaim
+from ralph_wrap.system.log import Log
+from ralph_wrap.system.signals import SignalHandlers
 
 _FAILED = 1
 _CRASHES = 3  # sessions of one worker that a signal may kill, such as the kernel without memory

@@ -23,20 +23,11 @@ costs memory.
 
 from __future__ import annotations
 
-import re
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.interfaces.init.supervisor import Supervisor
 from ralph_wrap.interfaces.init.wait import say
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-STOP_TIMEOUT = "8s"
-"""Default of ``--stop-timeout``: docker kills 10 s after its TERM (``docker stop --time``)."""
-
-_UNITS = {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class InitOptions(NamedTuple):
@@ -52,55 +43,6 @@ class InitOptions(NamedTuple):
     stop_timeout: float
     command: tuple[str, ...]
     resume: bool = False
-
-
-def read(arguments: Sequence[str], environ: Mapping[str, str]) -> InitOptions | None:
-    """Read a command line; return ``None`` for a mistake or ``--help``, which Typer handles.
-
-    Arguments:
-        arguments: the words after ``init``.
-        environ: it may hold ``RALPH_WRAP_STOP_TIMEOUT`` and ``RALPH_WRAP_INIT_RESUME``.
-
-    """
-    words = [*arguments]
-    resume = wants_resume(environ)
-    timeout = environ.get("RALPH_WRAP_STOP_TIMEOUT") or STOP_TIMEOUT
-    while words and words[0].startswith("-"):
-        word = words.pop(0)
-        if word == "--":
-            break
-        if word == "--resume":
-            resume = True
-            continue
-        option, sign, value = word.partition("=")
-        if option != "--stop-timeout" or not (sign or words):
-            return None
-        timeout = value if sign else words.pop(0)
-    try:
-        return InitOptions(duration(timeout), tuple(words), resume)
-    except ValueError:
-        return None
-
-
-def wants_resume(environ: Mapping[str, str]) -> bool:
-    """Return whether ``RALPH_WRAP_INIT_RESUME`` is on; the words are those of ``config.FLAG_WORDS``."""
-    return environ.get("RALPH_WRAP_INIT_RESUME", "").lower() in {"1", "true", "yes", "on"}
-
-
-def duration(value: str) -> float:
-    """Read ``90s``, ``15m``, ``2h`` in the same way as ``config.duration``, which is too large to load here.
-
-    Returns:
-        Seconds.
-
-    Raises:
-        ValueError: the value is not a duration.
-
-    """
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|)", value)
-    if not match:
-        raise ValueError(f"{value!r} is no duration (90s, 15m, 2h, 14d)")
-    return float(match[1]) * _UNITS[match[2]]
 
 
 def run(options: InitOptions) -> int:

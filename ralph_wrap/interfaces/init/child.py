@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from ralph_wrap.interfaces.init.wait import say
-
-if TYPE_CHECKING:
-    from ralph_wrap.interfaces.init.wait import SignalWaiter
+from ralph_wrap.interfaces.init.wait import SignalWaiter, say
 
 AT_START = "RALPH_WRAP_AT_START"
 """Variable in the environment of a sweep that PID 1 starts: the configuration decides what the sweep does."""

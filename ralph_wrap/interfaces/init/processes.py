@@ -15,11 +15,9 @@ import re
 import signal
 import stat
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 _MINI_INITS = {"docker-init", "podman-init", "catatonit", "dumb-init", "tini", "tini-static"}
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, <linux/proc_ns.h>: the host's namespace

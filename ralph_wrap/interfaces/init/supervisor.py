@@ -6,16 +6,13 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.interfaces.init import child, processes
+from ralph_wrap.interfaces.init.processes import ProcessInfo
 from ralph_wrap.interfaces.init.wait import SignalWaiter, say
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ralph_wrap.interfaces.init.processes import ProcessInfo
 
 _SECOND = 3 / 8
 """Share of the time-out after which running processes get a second TERM. Most of the time is for saves."""

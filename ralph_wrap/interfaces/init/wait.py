@@ -10,11 +10,8 @@ from __future__ import annotations
 import os
 import select
 import signal
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # We cannot delay faults. SIGPIPE and SIGXFSZ would only repeat the error that the failed write(2) returns.
 # For SIGTTIN and SIGTTOU see below.

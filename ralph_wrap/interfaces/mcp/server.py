@@ -18,7 +18,7 @@ import json
 import signal
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import Any
 
 from anyio import Lock, create_task_group, open_signal_receiver, run, sleep
 from anyio.to_thread import run_sync
@@ -36,22 +36,14 @@ from mcp_types import (
 from mcp_types import Tool as Described
 
 from ralph_wrap.errors import RalphError
-from ralph_wrap.interfaces.mcp.tools import TOOLS, answer
-from ralph_wrap.system import deferred
-from ralph_wrap.system.log import lines_of, one_line, traceback_of
+from ralph_wrap.interfaces.mcp.tools import TOOLS, McpTool, ToolCaller, answer
+from ralph_wrap.system.log import Log, lines_of, one_line, traceback_of
 from ralph_wrap.system.process import ENDING
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ralph_wrap.interfaces.mcp.tools import McpTool, ToolCaller
-    from ralph_wrap.system.log import Log
 
 
 def load() -> None:
     """Import all modules now: later, privileges are dropped, and an update may replace the files."""
     run(sleep, 0)
-    deferred.load_worktrees()
 
 
 def serve(caller: ToolCaller, log: Log) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, get_type_hints
 
 from ralph_wrap.commands.worktree.enter import (
     EnteredWorktree,
@@ -21,15 +23,9 @@ from ralph_wrap.commands.worktree.status import status
 from ralph_wrap.config import load
 from ralph_wrap.config.trust import require
 from ralph_wrap.errors import RalphError, UsageError
-from ralph_wrap.state.project import find_project
+from ralph_wrap.state.project import Project, find_project
 from ralph_wrap.system.log import Commands, lines_of, on_stderr
 from ralph_wrap.worktree.managed.find import find
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from ralph_wrap.state.project import Project
 
 _TYPES: dict[Any, Any] = {str: "string", bool: "boolean", str | None: ["string", "null"]}
 """The JSON Schema names of Python types."""

@@ -13,8 +13,8 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from starlette.concurrency import run_in_threadpool
@@ -29,6 +29,7 @@ from ralph_wrap.config import of_project
 from ralph_wrap.errors import RalphError, RefusedError, UsageError, explained
 from ralph_wrap.interfaces.web.escaping import plain, quoted
 from ralph_wrap.interfaces.web.flash import FlashMessage, RetryForm
+from ralph_wrap.interfaces.web.pages import PageContext
 from ralph_wrap.state import inventory
 from ralph_wrap.state.audit.look import audit
 from ralph_wrap.state.audit.warnings import tampered
@@ -40,12 +41,7 @@ from ralph_wrap.system.log import Log, traceback_of
 from ralph_wrap.system.text import command, some
 from ralph_wrap.worktree import temporary
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-
-    from ralph_wrap.interfaces.web.pages import PageContext
-
-    Form = Mapping[str, Sequence[str]]
+Form = Mapping[str, Sequence[str]]
 
 _STOP_PATIENCE, _START_PATIENCE = 3.0, 10.0  # seconds that a page waits for the end of a session, or a start
 _FILES = 20  # that a note names

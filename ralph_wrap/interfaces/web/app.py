@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
 
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, RefusedError, UsageError
 from ralph_wrap.interfaces.web import actions, pages, static_files
+from ralph_wrap.interfaces.web.pages import PageContext
 from ralph_wrap.interfaces.web.templates import render
-from ralph_wrap.system.log import traceback_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from typing import Any
-
-    from starlette.types import ASGIApp
-
-    from ralph_wrap.interfaces.web.pages import PageContext
-    from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import Log, traceback_of
 
 _STATUS: dict[type[RalphError], int] = {
     UsageError: 400,

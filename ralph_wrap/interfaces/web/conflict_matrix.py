@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ralph_wrap.commands.review import ReviewRow
+from ralph_wrap.commands.review import ReviewRow
 
 _MOST = 60  # branches in one picture
 _CELL = 18

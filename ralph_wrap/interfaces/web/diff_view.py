@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from ralph_wrap.branches.touches import ChangedFile, touches_of
-from ralph_wrap.git import patch
+from ralph_wrap.git import Git, patch
+from ralph_wrap.git.patch import FileChange
 from ralph_wrap.interfaces.web.highlight import Highlighter
 from ralph_wrap.interfaces.web.side_by_side import SideBySidePart, side_by_side
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.git.patch import FileChange
 
 _FILES = 300  # files of which a page shows at least the names
 _OPENED = 30  # files that a page shows with their lines at first

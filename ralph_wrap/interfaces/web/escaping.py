@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup, escape
-
-if TYPE_CHECKING:
-    from typing import Any
 
 _HARMLESS = re.compile(r"[\t\n -~]*")
 # ECMA-48: CSI, OSC and the like with their ends, and two-letter sequences.

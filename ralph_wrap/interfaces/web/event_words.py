@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.system.text import dollars
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 _IDENTITY = {"at", "level", "event", "agent_id", "session_id", "message", "hint", "version"}
 _SHOWN = 12  # digits of an object id

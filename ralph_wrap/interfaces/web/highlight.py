@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from markupsafe import Markup
+from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_for_filename
-from pygments.token import Token
+from pygments.token import Token, _TokenType
 from pygments.util import ClassNotFound
 
 from ralph_wrap.interfaces.web.escaping import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pygments.lexer import Lexer
-    from pygments.token import _TokenType
 
 _LONGEST = 2000  # characters of a line; the page does not show more
 _WIDEST = 400  # characters of a line with colours: some lexers are slow on longer ones

@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from ralph_wrap import branches
+from ralph_wrap.branches import Branch, MainBranch
 from ralph_wrap.commands import diff as diffing
 from ralph_wrap.commands import drop as dropping
 from ralph_wrap.config import of_project
 from ralph_wrap.errors import GitError, NotFoundError, UsageError
-from ralph_wrap.git import compare, list_refs, patch
+from ralph_wrap.git import Git, compare, list_refs, patch
 from ralph_wrap.git.oid import is_oid
+from ralph_wrap.git.patch import LogEntry
 from ralph_wrap.interfaces.web import diff_view, tail, timeline
 from ralph_wrap.interfaces.web.conflict_matrix import matrix
-from ralph_wrap.interfaces.web.flash import FlashMessage
+from ralph_wrap.interfaces.web.flash import FlashMessage, FlashMessages
+from ralph_wrap.interfaces.web.review_cache import ReviewCache
 from ralph_wrap.interfaces.web.table import BranchList, listing
 from ralph_wrap.state import ids, inventory, report
 from ralph_wrap.state.audit.look import audit
-from ralph_wrap.state.inventory import Verdict
-from ralph_wrap.state.project import objects_of, repository_of
+from ralph_wrap.state.inventory import FoundSession, Verdict
+from ralph_wrap.state.project import Project, objects_of, repository_of
+from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.text import some
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
-
-    from ralph_wrap.branches import Branch, MainBranch
-    from ralph_wrap.git import Git
-    from ralph_wrap.git.patch import LogEntry
-    from ralph_wrap.interfaces.web.flash import FlashMessages
-    from ralph_wrap.interfaces.web.review_cache import ReviewCache
-    from ralph_wrap.state.inventory import FoundSession
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.cancel import CancelToken
 
 _PATIENCE = 0.4  # seconds that a page waits for its rows; slower rows come with its next reload
 _COMMITS = 100  # on a page

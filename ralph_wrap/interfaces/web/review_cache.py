@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.branches.intake import import_bundles
 from ralph_wrap.commands import review
+from ralph_wrap.commands.review import Review
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import list_refs
-from ralph_wrap.state.project import RUN, has_clones, registries
+from ralph_wrap.state.project import RUN, Project, has_clones, registries
 from ralph_wrap.system import files
-from ralph_wrap.system.log import traceback_of
-
-if TYPE_CHECKING:
-    from ralph_wrap.commands.review import Review
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import Log, traceback_of
 
 _OLDEST = 60.0  # seconds; the kill of a session changes no file
 _OLDEST_PROBLEM = 2.0

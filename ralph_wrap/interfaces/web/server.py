@@ -10,8 +10,9 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from types import FrameType
 
 import uvicorn
 import uvicorn.lifespan.off
@@ -26,17 +27,10 @@ from ralph_wrap.interfaces.web.app import application
 from ralph_wrap.interfaces.web.flash import FlashMessages
 from ralph_wrap.interfaces.web.pages import PageContext
 from ralph_wrap.interfaces.web.review_cache import ReviewCache
-from ralph_wrap.state.project import repository_of
-from ralph_wrap.system import deferred
+from ralph_wrap.state.project import Project, repository_of
 from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.log import Log
 from ralph_wrap.system.process import ENDING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
-
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
 
 HOST = "127.0.0.1"
 """The only address on which the server listens."""
@@ -47,7 +41,6 @@ _QUEUE = 128  # connections that wait to be accepted
 def load() -> None:
     """Import all modules now: later, privileges are dropped, and an update may replace the files."""
     templates.load()
-    deferred.load_worktrees()
     asyncio.run(run_in_threadpool(lambda: None))
 
 

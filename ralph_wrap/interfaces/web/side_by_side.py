@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import islice, zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ralph_wrap.git.patch import Hunk
-    from ralph_wrap.interfaces.web.highlight import Highlighter
+from ralph_wrap.git.patch import Hunk
+from ralph_wrap.interfaces.web.highlight import Highlighter
 
 
 class SideBySideCell(NamedTuple):

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from markupsafe import Markup
 
 from ralph_wrap import branches
+from ralph_wrap.branches import Branch
+from ralph_wrap.commands.review import Review, ReviewRow
 from ralph_wrap.errors import GitError, RalphError
-from ralph_wrap.git import compare, patch, resolve_commit
+from ralph_wrap.git import Git, compare, patch, resolve_commit
+from ralph_wrap.git.patch import LogEntry
 from ralph_wrap.interfaces.web import diff_view, static_files
 from ralph_wrap.interfaces.web.conflict_matrix import matrix
 from ralph_wrap.interfaces.web.templates import render
-from ralph_wrap.state.project import objects_of
+from ralph_wrap.state.project import Project, objects_of
 from ralph_wrap.system.files import replace
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from ralph_wrap.branches import Branch
-    from ralph_wrap.commands.review import Review, ReviewRow
-    from ralph_wrap.git import Git
-    from ralph_wrap.git.patch import LogEntry
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import Log
 
 _LINES = 1500  # changed lines of one branch
 _ALL_LINES = 30_000  # changed lines of all branches: some 10 MB

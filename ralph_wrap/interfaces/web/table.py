@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
-
-    from ralph_wrap.commands.review import ReviewRow
+from ralph_wrap.commands.review import ReviewRow
 
 _ROWS = 200  # rows of a page: browsers are noticeably slower with more
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 from ralph_wrap.agents.output import FORMATS, OutputReader
 from ralph_wrap.agents.output.transcript import TranscriptFormatter
 from ralph_wrap.interfaces.web.escaping import plain
 from ralph_wrap.state.session_files import end_of, last_events, parsed
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
 
 _OUTPUT = 1 << 16  # bytes
 _EVENTS = 1 << 21

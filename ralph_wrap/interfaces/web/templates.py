@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ralph_wrap.interfaces.web.escaping import finalize, quoted, shown
 from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.text import dollars
-
-if TYPE_CHECKING:
-    from typing import Any
 
 _DAY, _HOUR, _MINUTE = 86400, 3600, 60
 _NOTHING = "—"

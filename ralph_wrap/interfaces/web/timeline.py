@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
+from ralph_wrap.git.patch import LogEntry
 from ralph_wrap.interfaces.web.event_words import in_words
 from ralph_wrap.system.text import dollars
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from ralph_wrap.git.patch import LogEntry
 
 _BEFORE_COMMITS = {"session.registered", "session.started", "iteration.started", "agent.started"}
 _COMMITS = 100  # on a page

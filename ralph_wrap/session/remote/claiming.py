@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from ralph_wrap.errors import ConflictError, UsageError
-from ralph_wrap.git import count_commits, list_refs, set_refs, store_blob
+from ralph_wrap.git import Git, count_commits, list_refs, set_refs, store_blob
 from ralph_wrap.git.remote import push_error, start_atomic_push, start_fetch, start_remote_listing
 from ralph_wrap.git.safe.batch import read_blobs
+from ralph_wrap.session.context import SessionContext
+from ralph_wrap.session.ending import SessionState
 from ralph_wrap.session.remote.last_push import MirrorEnd
 from ralph_wrap.session.remote.mirror import Mirror
 from ralph_wrap.session.remote.portable_start import portable
@@ -16,23 +18,16 @@ from ralph_wrap.session.remote.submodules import SubmoduleWatch
 from ralph_wrap.session.remote.take_up import TakeUp
 from ralph_wrap.session.remote.view import HEADS, RemoteView
 from ralph_wrap.state import remote_claim, stop_request
+from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.ids import agent_ids_in
 from ralph_wrap.state.record import is_fetched
 from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
+from ralph_wrap.state.session_start import SessionStart
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system.log import Commands
+from ralph_wrap.system.process import RunningCommand
 from ralph_wrap.system.text import command
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.session.ending import SessionState
-    from ralph_wrap.state.claim import SessionClaim
-    from ralph_wrap.state.session_start import SessionStart
-    from ralph_wrap.system.process import RunningCommand
 
 _PATIENCE = 15.0  # seconds for each of two network operations; then the session starts all the same
 _ATTEMPTS = 10

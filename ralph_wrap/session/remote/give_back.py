@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from ralph_wrap.config.repository_trust import require_direct
 from ralph_wrap.errors import GitError, RalphError
-from ralph_wrap.git import list_refs, set_refs, store_blob
+from ralph_wrap.git import Git, list_refs, set_refs, store_blob
 from ralph_wrap.git.remote import RemoteChange, start_atomic_push
 from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.state import remote_claim
-from ralph_wrap.state.project import repository_of
+from ralph_wrap.state.project import Project, repository_of
+from ralph_wrap.state.record import SessionRecord
+from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.state.remote_refs import REMOTES, tracking
 from ralph_wrap.system import liveness
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.state.record import SessionRecord
-    from ralph_wrap.state.remote_claim import RemoteClaim
-    from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import Log
 
 _PATIENCE = 5.0  # seconds; without an answer, the claim counts as dead after three beats
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
+from ralph_wrap.session.context import SessionContext
+from ralph_wrap.session.ending import SessionState
+from ralph_wrap.session.remote.mirror import Mirror
+from ralph_wrap.state.record import SessionRecord
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.checkpoint import snapshot as take_snapshot
-
-if TYPE_CHECKING:
-    from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.session.ending import SessionState
-    from ralph_wrap.session.remote.mirror import Mirror
-    from ralph_wrap.state.record import SessionRecord
-    from ralph_wrap.worktree.model import LinkedWorktree
 
 _LOOK = 0.2  # seconds between two looks at a running command
 _LONGEST_PAUSE = 15.0  # seconds between two attempts

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from ralph_wrap.system.log import Commands
+from ralph_wrap.system.log import Commands, Log
 from ralph_wrap.system.text import command
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ralph_wrap.system.log import Log
 
 
 class MirrorMessages:

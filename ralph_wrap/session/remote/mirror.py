@@ -12,10 +12,10 @@ ends its agent, and pushes what it has to ``refs/ralph/rescue/<id>/<session>/``.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import list_refs, set_refs, store_blob
+from ralph_wrap.git import Git, list_refs, set_refs, store_blob
 from ralph_wrap.git.remote import (
     RemoteChange,
     Silence,
@@ -28,19 +28,13 @@ from ralph_wrap.session.remote.messages import MirrorMessages
 from ralph_wrap.session.remote.push import LONGEST_SILENCE
 from ralph_wrap.session.remote.schedule import Schedule
 from ralph_wrap.session.remote.submodules import SubmoduleWatch
-from ralph_wrap.session.remote.view import ClaimState
+from ralph_wrap.session.remote.view import ClaimState, RemoteView
 from ralph_wrap.state import remote_claim
+from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.session.remote.view import RemoteView
-    from ralph_wrap.state.remote_claim import RemoteClaim
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.system.process import RunningCommand
+from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.log import Log
+from ralph_wrap.system.process import RunningCommand
 
 _TO_WITHDRAW = 5.0  # seconds
 _GLANCE = 0.01  # seconds; with 0 Popen.communicate never notices the end of a command

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ralph_wrap.config import prompt_file
 from ralph_wrap.git import run_git
-
-if TYPE_CHECKING:
-    from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.state.session_start import SessionStart
+from ralph_wrap.session.context import SessionContext
+from ralph_wrap.state.session_start import SessionStart
 
 _LARGEST = 1 << 17  # bytes of a prompt; each push brings the claim with it
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from ralph_wrap.git import count_commits, list_refs
+from ralph_wrap.git import Git, count_commits, list_refs
 from ralph_wrap.git.remote import Silence, push_error, start_push
+from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.log import Log
+from ralph_wrap.system.process import RunningCommand
 from ralph_wrap.system.text import command
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.system.process import RunningCommand
 
 LONGEST_SILENCE = 600.0
 """Seconds of silence after which a push, or a fetch of a mirror, counts as stuck: the remote is gone."""

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ralph_wrap.errors import RalphError
-from ralph_wrap.git import decode, existing_commits, list_refs, run_git
+from ralph_wrap.git import Git, decode, existing_commits, list_refs, run_git
 from ralph_wrap.git.index import GITLINK
 from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.commits import named_objects
 from ralph_wrap.worktree.save.copy_commits import outermost
 from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.inspect import has_submodules, tree_losses
-from ralph_wrap.worktree.save.submodule_repositories import find
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.submodule_repositories import SubmoduleRepository
+from ralph_wrap.worktree.save.submodule_repositories import SubmoduleRepository, find
 
 _AFTER_TERM = 2.0
 """Seconds to look after a SIGTERM: all work is saved later, and ``docker stop`` kills after 10."""

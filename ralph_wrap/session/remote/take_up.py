@@ -13,23 +13,19 @@ If the session ran in this project, the sweep has finished it here, and knows mo
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
 
-from ralph_wrap.git import create_ref, delete_ref, list_refs, move_ref
+from ralph_wrap.git import Git, create_ref, delete_ref, list_refs, move_ref
+from ralph_wrap.session.context import SessionContext
 from ralph_wrap.state.record import FETCHED_FROM, SessionRecord, read_record
+from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.system.text import named
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.from_snapshot import work_of_snapshot
 from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.trees import session_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.state.remote_claim import RemoteClaim
 
 _NAMED = 5  # older files that a message names; it counts the others
 

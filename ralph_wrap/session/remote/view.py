@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from ralph_wrap.git.remote import RemoteChange
 from ralph_wrap.state import remote_claim
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 HEADS = "refs/heads/"
 SNAPSHOTS = "refs/ralph/snapshots/"

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
-from ralph_wrap.config import Isolation, SandboxMode
+from ralph_wrap.config import Isolation, SandboxMode, Settings
 from ralph_wrap.errors import SandboxError
 from ralph_wrap.session.sandbox import bubblewrap, launcher
-from ralph_wrap.system import deferred
+from ralph_wrap.state.project import Project
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.process import RunningCommand
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Self
-
-    from ralph_wrap.config import Settings
-    from ralph_wrap.state.project import Project
 
 PYTHON = (os.path.realpath(sys.executable), "-I", "-S", "-X", "utf8", "-c")
 """The command line of a program of ours that stands alone; it needs no virtual environment."""
@@ -70,7 +65,7 @@ class BubblewrapTrial:
     """
 
     def __init__(self, environ: Mapping[str, str], *, wanted: bool = True) -> None:
-        path = deferred.shutil.which("bwrap", path=environ.get("PATH", os.defpath)) if wanted else None
+        path = shutil.which("bwrap", path=environ.get("PATH", os.defpath)) if wanted else None
         self._path = path or ""
         self._running: RunningCommand | None = None
         self._problem = SandboxError("--sandbox bwrap: bubblewrap is not installed", _INSTALL)

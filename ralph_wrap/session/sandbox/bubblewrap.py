@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 EMPTIED = ("/tmp", "/var/tmp", "/run", "/var/run")  # noqa: S108 -- private directories of the sandbox hide these
 """Directories with the sockets and files of other programs; the agent finds them empty."""

@@ -1,7 +1,7 @@
 """The first program in a sandbox: it completes the sandbox from the inside, and becomes the agent.
 
-``python -I -S -c SOURCE WORD… COMMAND…``, see :class:`LaunchSpec`. It stands alone, on few modules of the
-standard library: every iteration waits for it.
+``python -I -S -c SOURCE WORD… COMMAND…``, see :class:`LaunchSpec`. It stands alone, on the standard
+library.
 
 It writes a dot to a descriptor when it has begun, and the number of an error if the agent cannot be executed.
 The descriptor closes when the agent runs (``execve(2)``), so its reader then knows.
@@ -13,16 +13,11 @@ import ctypes
 import errno
 import fcntl
 import os
+import signal
+import socket
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import NoReturn
-
-_signal = import_module("_signal")
-"""What ``signal`` is made of. That module makes enumerations first, which takes a third of our whole time."""
+from collections.abc import Sequence
+from typing import NoReturn
 
 BEGUN = b"."
 
@@ -174,7 +169,6 @@ def _forbid_typing() -> None:
 
 def _reach_proxy(descriptor: int) -> None:
     """Listen on the loopback interface of our network, and let the proxy outside accept its connections."""
-    socket = import_module("socket")  # it takes as long to load as all the rest
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.socket(fileno=descriptor) as channel,
@@ -189,10 +183,10 @@ def _reach_proxy(descriptor: int) -> None:
 
 def _take_signals() -> None:
     """Handle signals as a program that was started from a shell; Python ignores two of them."""
-    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
-        _signal.signal(number, _signal.SIG_DFL)
-    ending = {_signal.SIGINT, _signal.SIGQUIT, _signal.SIGHUP, _signal.SIGTERM}
-    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, ending)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    ending = {signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
 
 
 def main(words: list[str]) -> NoReturn:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap import agents
+from ralph_wrap.agents import Agent
+from ralph_wrap.session.context import SessionContext
+from ralph_wrap.session.sandbox.backend import SandboxBackend
 from ralph_wrap.session.sandbox.bubblewrap import Reach
-from ralph_wrap.system import deferred
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from ralph_wrap.agents import Agent
-    from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.session.sandbox.backend import SandboxBackend
-    from ralph_wrap.session.workspace import Workspace
-    from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.session.workspace import Workspace
+from ralph_wrap.worktree.model import LinkedWorktree
 
 SECRETS = (
     *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".config/hub"),
@@ -183,7 +179,7 @@ def _programs(context: SessionContext) -> Iterator[Path]:
     """Yield the files that start the agent: they can be in a directory that the sandbox empties."""
     yield Path(sys.base_prefix)
     path = context.project.environ.get("PATH", os.defpath)
-    if found := deferred.shutil.which(context.settings.command[0], path=path):
+    if found := shutil.which(context.settings.command[0], path=path):
         yield Path(found)
 
 

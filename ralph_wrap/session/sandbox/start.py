@@ -5,31 +5,27 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import socket
+import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import Self
 
 from ralph_wrap.errors import SandboxError
 from ralph_wrap.git import environment_with_config
+from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.sandbox import bubblewrap, launcher
-from ralph_wrap.session.sandbox.backend import PYTHON
+from ralph_wrap.session.sandbox.backend import PYTHON, SandboxBackend
+from ralph_wrap.session.sandbox.bubblewrap import Reach
 from ralph_wrap.session.sandbox.launcher import BEGUN, LaunchSpec
 from ralph_wrap.session.sandbox.reach import DROPPED, reach_of
-from ralph_wrap.system import deferred
+from ralph_wrap.session.workspace import Workspace
+from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec, StandardStreams
+from ralph_wrap.system.process_tree import ProcessTree
 from ralph_wrap.system.temporary import temporary_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from types import TracebackType
-    from typing import Self
-
-    from ralph_wrap.session.context import SessionContext
-    from ralph_wrap.session.sandbox.backend import SandboxBackend
-    from ralph_wrap.session.sandbox.bubblewrap import Reach
-    from ralph_wrap.session.workspace import Workspace
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.process_tree import ProcessTree
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 """The devices that every program may write, below ``/dev``."""
@@ -84,7 +80,7 @@ class Sandbox:
         """Make what it needs, and warn about what it cannot do."""
         if not self._backend.bwrap:
             project = self._context.project
-            directory = deferred.tempfile.TemporaryDirectory(
+            directory = tempfile.TemporaryDirectory(
                 prefix="ralph-wrap-tmp-",
                 dir=temporary_directory(project.environ, (project.root, project.checkout)),
                 ignore_cleanup_errors=True,
@@ -143,7 +139,7 @@ class Sandbox:
 
         It is a process and not a thread: a child that we fork could inherit the locks of other threads.
         """
-        ours, its = deferred.socket.socketpair()
+        ours, its = socket.socketpair()
         with its:
             null = os.open(os.devnull, os.O_RDWR)
             self._stack.callback(os.close, null)

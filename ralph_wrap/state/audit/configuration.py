@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 from ralph_wrap.git.config_file import parse
 from ralph_wrap.git.safe.config_keys import Effect, effect_of, is_of_git_lfs, pattern_of
 from ralph_wrap.state.audit.finding import FindingKind
-from ralph_wrap.system import deferred
-
-if TYPE_CHECKING:
-    from ralph_wrap.state.audit.reader import Reader
+from ralph_wrap.state.audit.reader import Reader
 
 _KINDS = {Effect.RUNS: FindingKind.KEY_RUNS, Effect.REDIRECTS: FindingKind.KEY_REDIRECTS}
 _REMOTES = frozenset({"branch.*.remote", "branch.*.pushremote", "remote.pushdefault"})
-_ADDRESS = deferred.pattern(
+_ADDRESS = re.compile(
     r".*[:/\\]|\.\.", re.DOTALL
 )  # git takes such a text for an address, and others for a name
 _HARMLESS = {

@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.git.remote import without_secrets
 from ralph_wrap.system.text import command, plain
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class FindingKind(Enum):

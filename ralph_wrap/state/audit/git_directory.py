@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 from ralph_wrap.state.audit.configuration import look_at_configuration
 from ralph_wrap.state.audit.finding import FindingKind
-from ralph_wrap.system import deferred
-
-if TYPE_CHECKING:
-    from ralph_wrap.state.audit.reader import Reader
+from ralph_wrap.state.audit.reader import Reader
 
 _FILES = frozenset({"HEAD", "config", "config.worktree", "index", "packed-refs", "shallow"})
 _DIRECTORIES = ("refs", "objects")  # whose entries must be plain, too
 _LARGEST_LIST = 64 << 20  # bytes of packed-refs
-_REPLACE = deferred.pattern(rb"^[0-9a-f]+ (refs/replace/[^\n]*)$", re.MULTILINE)
-_EXEC = deferred.pattern(rb"^[ \t]*(?:x|exec)\b", re.MULTILINE)
-_BY_LFS = deferred.pattern(  # the hooks of "git lfs install"; they run the git-lfs of the user's PATH
+_REPLACE = re.compile(rb"^[0-9a-f]+ (refs/replace/[^\n]*)$", re.MULTILINE)
+_EXEC = re.compile(rb"^[ \t]*(?:x|exec)\b", re.MULTILINE)
+_BY_LFS = re.compile(  # the hooks of "git lfs install"; they run the git-lfs of the user's PATH
     rb"#!/bin/sh\ncommand -v git-lfs >/dev/null 2>&1 \|\| \{ (?:printf|echo) >&2"
     rb'(?: "[^"`$]*")+; exit 2; \}\n'
     rb'git lfs (?:post-checkout|post-commit|post-merge|pre-push) "\$@"\n?'

@@ -6,15 +6,11 @@ last second, hides nothing from the next look: see ``state.audit``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ralph_wrap.state.audit.finding import Finding
 from ralph_wrap.state.audit.look import audit
 from ralph_wrap.state.audit.warnings import log_findings
-
-if TYPE_CHECKING:
-    from ralph_wrap.state.audit.finding import Finding
-    from ralph_wrap.state.project import Project
-    from ralph_wrap.system.log import Log
+from ralph_wrap.state.project import Project
+from ralph_wrap.system.log import Log
 
 
 class SessionGuard:

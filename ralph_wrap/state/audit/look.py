@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.config.repository_trust import approved_keys
 from ralph_wrap.errors import RalphError
@@ -28,14 +29,9 @@ from ralph_wrap.state.audit.finding import (
 )
 from ralph_wrap.state.audit.memory import NOTHING, AuditMemory, recall, remember
 from ralph_wrap.state.audit.scan import Scan, scan
-from ralph_wrap.state.project import registries
+from ralph_wrap.state.project import Project, registries
 from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system.log import Commands
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from ralph_wrap.state.project import Project
 
 _OFTEN = 60.0  # seconds between two notes that nothing was found
 _CONFIGURATIONS = ("/config", "/config.worktree")

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ralph_wrap.config import own_file
 from ralph_wrap.errors import RalphError
 from ralph_wrap.system.document import DocumentFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-    from typing import Any
 
 _PURPOSE = "audit"
 _FORMAT = DocumentFormat(version=1, largest=1 << 24, indent=1)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.state.audit.finding import Finding, FindingKind, digest_of
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LARGEST = 1 << 20
 """Bytes of a control file; of a larger one the audit says so."""

@@ -10,8 +10,9 @@ see a repository that an agent makes in a directory of the checkout.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.git import pointer
 from ralph_wrap.git.config_file import parse
@@ -21,9 +22,6 @@ from ralph_wrap.state.audit.git_directory import look_at_git_directory, look_at_
 from ralph_wrap.state.audit.reader import Reader
 from ralph_wrap.state.project import RUN
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _DEEPEST = 12  # directories between .git/modules and a submodule's repository
 _MARKS = ("HEAD", "config", "objects", "commondir")  # a directory with one of these may be a repository

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from ralph_wrap.errors import TamperedError
-from ralph_wrap.system.log import Commands, lines_of
+from ralph_wrap.state.audit.finding import Finding
+from ralph_wrap.state.audit.look import Audit
+from ralph_wrap.system.log import Commands, Log, lines_of
 from ralph_wrap.system.text import and_more, some
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ralph_wrap.state.audit.finding import Finding
-    from ralph_wrap.state.audit.look import Audit
-    from ralph_wrap.system.log import Log
 
 _NAMED = 10  # findings that get a line each
 _IN_AN_ERROR = 3

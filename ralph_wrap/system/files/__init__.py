@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import re
 import stat
 import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import EllipsisType
 
-from ralph_wrap.system import deferred
 from ralph_wrap.system.delete_tree import OPEN_DIRECTORY, TreeDeletion
 from ralph_wrap.system.files.lock import FileLock as FileLock
 from ralph_wrap.system.files.lock import is_locked as is_locked
 from ralph_wrap.system.files.lock import locked_directory as locked_directory
 from ralph_wrap.system.files.lock import try_lock as try_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from io import BufferedReader
-    from types import EllipsisType
 
 _BLOCK = 1 << 20  # bytes that a copy holds in memory
 _PAGE = 4096  # bytes; files of the kernel have no size
@@ -30,7 +28,7 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}  # link(2): errors of fil
 _RANDOM = 8  # bytes in the name of a temporary file
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW = -100, 0x100  # <linux/fcntl.h>
 _STATX_BTIME, _STATX_SIZE = 0x800, 256  # <linux/stat.h>
-_HEX = deferred.pattern(f"[0-9a-f]{{{2 * _RANDOM}}}")
+_HEX = re.compile(f"[0-9a-f]{{{2 * _RANDOM}}}")
 
 State = tuple[int, ...] | None
 """A value that changes with every change of a file; ``None`` if there is no file."""
@@ -226,7 +224,7 @@ def anonymous_file() -> int:
     # Portable Pythons, as uv installs them, may lack it: https://github.com/astral-sh/uv/issues/15081
     if hasattr(os, "memfd_create"):
         return os.memfd_create("ralph-wrap", os.MFD_CLOEXEC)
-    with deferred.tempfile.TemporaryFile() as file:
+    with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 
 
@@ -239,9 +237,9 @@ def sync_file_system(path: Path) -> None:
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        library = deferred.ctypes.CDLL(None, use_errno=True)
+        library = ctypes.CDLL(None, use_errno=True)
         if library.syncfs(descriptor) != 0:
-            number = deferred.ctypes.get_errno()
+            number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(path))
     finally:
         os.close(descriptor)
@@ -254,8 +252,8 @@ def birth_time(path: Path) -> int:
         OSError: there is no such file.
 
     """
-    library = deferred.ctypes.CDLL(None, use_errno=True)
-    found = deferred.ctypes.create_string_buffer(_STATX_SIZE)
+    library = ctypes.CDLL(None, use_errno=True)
+    found = ctypes.create_string_buffer(_STATX_SIZE)
     if not hasattr(library, "statx"):  # glibc before 2.28
         return 0
     if library.statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, _STATX_BTIME, found) != 0:

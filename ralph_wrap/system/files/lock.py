@@ -7,13 +7,10 @@ import errno
 import fcntl
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
-from ralph_wrap.system import deferred
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from ralph_wrap.system.files import lock_holder
 
 _QUIET = 3.0  # seconds until the first look at the processes that we wait for
 
@@ -171,7 +168,7 @@ def locked_directory(path: Path, timeout: float) -> Iterator[int]:
     # signal. A stuck holder would block us for ever.
     while (lock := try_lock(path)) is None:
         if time.monotonic() > begun + min(_QUIET, timeout):
-            wait = wait or deferred.lock_holder.LockWait(path, timeout - _QUIET)
+            wait = wait or lock_holder.LockWait(path, timeout - _QUIET)
             wait.look()
         time.sleep(pause)
         pause = min(pause * 1.5, 0.02)

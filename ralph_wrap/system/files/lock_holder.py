@@ -9,16 +9,14 @@ import contextlib
 import os
 import shlex
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import LockedError
 from ralph_wrap.system import log, process_table
 from ralph_wrap.system.process_table import PROC
 from ralph_wrap.system.text import plain, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _LONGEST = 100  # characters of a command line
 _BETWEEN = 5.0  # seconds between two looks at the holders

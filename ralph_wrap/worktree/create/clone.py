@@ -16,27 +16,22 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.branches.intake import BASES
 from ralph_wrap.errors import GitError, IsolationError
-from ralph_wrap.git import decode, file_system_config, list_refs, pointer, run_git
+from ralph_wrap.git import Git, Repository, decode, file_system_config, list_refs, pointer, run_git
 from ralph_wrap.git.new_repository import make_repository
-from ralph_wrap.system import deferred, files
+from ralph_wrap.system import files
+from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.worktree.create.replica import copy_replica, refresh, trust_cloned
 from ralph_wrap.worktree.create.transaction import check_out_new
-from ralph_wrap.worktree.layout import CONFIG, EVERYTHING, copy_layout, link, prepare
+from ralph_wrap.worktree.layout import CONFIG, EVERYTHING, WorktreeLayout, copy_layout, link, prepare
 from ralph_wrap.worktree.model import LinkedWorktree
-from ralph_wrap.worktree.ownership import CLONE, write_mark
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.worktree.layout import WorktreeLayout
-    from ralph_wrap.worktree.ownership import WorktreeOwner
+from ralph_wrap.worktree.ownership import CLONE, WorktreeOwner, write_mark
 
 NEW_SUFFIX = ".new"
 """The suffix of a clone that has no mark yet; no agent has worked in it."""
@@ -146,7 +141,7 @@ def rebuild_replica(git: Git, repository: Repository, tree: LinkedWorktree, old:
     """
     new, final = tree.common_dir.with_name(tree.common_dir.name + NEW_SUFFIX), tree.common_dir
     if os.path.lexists(new):
-        deferred.shutil.rmtree(new)
+        shutil.rmtree(new)
     tree = tree._replace(common_dir=new, registration=new / "worktrees" / tree.registration.name)
     with contextlib.ExitStack() as undo:
         clone = _NewClone(tree, repository, _config(git, repository), undo)
@@ -158,7 +153,7 @@ def rebuild_replica(git: Git, repository: Repository, tree: LinkedWorktree, old:
             refresh(tree, new_git)
             trust_cloned(tree, old / "worktrees" / tree.registration.name)
         else:
-            deferred.shutil.rmtree(tree.registration.parent)
+            shutil.rmtree(tree.registration.parent)
             tree.registration.parent.mkdir()
         files.sync_file_system(new)
         new.rename(final)
@@ -225,7 +220,7 @@ class _NewClone(NamedTuple):
         if os.path.lexists(path):
             raise IsolationError(f"{path} is there already", "move it away")
         new.rename(path)
-        self.undo.callback(deferred.shutil.rmtree, path, ignore_errors=True)
+        self.undo.callback(shutil.rmtree, path, ignore_errors=True)
 
     @property
     def _owner(self) -> WorktreeOwner:
@@ -238,7 +233,7 @@ class _NewClone(NamedTuple):
 
     def _make_directory(self, path: Path) -> None:
         path.mkdir()
-        self.undo.callback(deferred.shutil.rmtree, path, ignore_errors=True)
+        self.undo.callback(shutil.rmtree, path, ignore_errors=True)
 
     def _write_mark(self, registration: Path) -> None:
         assert self._owner.mark is not None

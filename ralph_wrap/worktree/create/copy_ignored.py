@@ -20,22 +20,17 @@ import errno
 import fcntl
 import os
 import stat
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import StoppedError
-from ralph_wrap.git import decode, run_git
+from ralph_wrap.git import Git, decode, run_git
 from ralph_wrap.git.index import encode_paths
 from ralph_wrap.system import files
-from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.cancel import NEVER, CancelToken
 from ralph_wrap.system.text import named
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.model import LinkedWorktree
 
 INCLUDE = ".worktreeinclude"
 """A file of patterns, at the top of the project's checkout."""

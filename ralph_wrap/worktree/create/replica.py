@@ -18,34 +18,31 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ralph_wrap.git import decode, decode_lines, existing_commits, list_refs, run_git
+from ralph_wrap.git import Git, decode, decode_lines, existing_commits, list_refs, run_git
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.git.remote import list_remotes
-from ralph_wrap.system import deferred, files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.system import files
+from ralph_wrap.worktree.model import LinkedWorktree
 
 # An agent could make files with these names in its clone, and a save would believe them.
-_OURS = deferred.pattern(r"ralph-wrap-.*|commondir|gitdir|locked|info", re.DOTALL)
+_OURS = re.compile(r"ralph-wrap-.*|commondir|gitdir|locked|info", re.DOTALL)
 _NOT_COPIED = {
     *("objects", "modules", "lfs", "worktrees"),
     *("config", "config.worktree", "hooks", "info", "branches", "description"),
 }
-_OBJECT = deferred.pattern(r"[0-9a-f]{2}/[0-9a-f]+|pack/pack-[0-9a-f]+\.(pack|idx)")
+_OBJECT = re.compile(r"[0-9a-f]{2}/[0-9a-f]+|pack/pack-[0-9a-f]+\.(pack|idx)")
 _LARGEST = 1 << 30  # bytes of a file that is no object
 _MOST = 200_000  # files that are no objects
 _COPIED_REFS = ("refs/heads/", "refs/remotes/")
 _CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 
-TEMPLATES = deferred.pattern(r".*/(config|description|.*\.lock)|hooks/.*|info/exclude")
+TEMPLATES = re.compile(r".*/(config|description|.*\.lock)|hooks/.*|info/exclude")
 """Directory and name of files that git writes to a new repository before its HEAD."""
 
 
@@ -269,7 +266,7 @@ def _copy(source: Path, target: Path) -> None:
         temporary = target.with_name(f"ralph-wrap-{os.urandom(8).hex()}")
         try:
             with temporary.open("xb") as writing:
-                deferred.shutil.copyfileobj(reading, writing)
+                shutil.copyfileobj(reading, writing)
             os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
             temporary.replace(target)
         except BaseException:

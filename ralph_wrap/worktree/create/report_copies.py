@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
-from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.git import Git
+from ralph_wrap.system.cancel import NEVER, CancelToken
+from ralph_wrap.system.log import Log
 from ralph_wrap.worktree.create.copy_ignored import copy_ignored
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.model import LinkedWorktree
 
 
 def provide(

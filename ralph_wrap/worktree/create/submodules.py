@@ -19,9 +19,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import time
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
 from ralph_wrap.errors import GitError
@@ -37,18 +37,13 @@ from ralph_wrap.git import (
     write_pack,
 )
 from ralph_wrap.git.index import list_index
-from ralph_wrap.system import deferred, files
-from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system import files
+from ralph_wrap.system.cancel import NEVER, CancelToken
+from ralph_wrap.system.log import Log
+from ralph_wrap.system.process import RunningCommand
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.create.replica import CLONED
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.system.process import RunningCommand
-    from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.model import LinkedWorktree
 
 _LIMIT = 600.0  # seconds for all submodules
 _LATENCY = 0.1  # seconds between two looks for a signal during a clone
@@ -305,10 +300,10 @@ def _can_be_cloned(git: Git, own: Path, commit: str) -> bool:
 
 def _take_back(directory: Path, repository: Path) -> None:
     """Remove an incomplete new clone, in which no process has worked."""
-    deferred.shutil.rmtree(repository, ignore_errors=True)
+    shutil.rmtree(repository, ignore_errors=True)
     for entry in directory.iterdir() if directory.is_dir() else ():
         if entry.is_dir() and not entry.is_symlink():
-            deferred.shutil.rmtree(entry, ignore_errors=True)
+            shutil.rmtree(entry, ignore_errors=True)
         else:
             entry.unlink()
     with contextlib.suppress(OSError):

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import (
     GitError,
@@ -34,6 +35,8 @@ from ralph_wrap.errors import (
     explained,
 )
 from ralph_wrap.git import (
+    Git,
+    Repository,
     file_system_config,
     finish_git,
     is_registered,
@@ -44,22 +47,16 @@ from ralph_wrap.git import (
 )
 from ralph_wrap.git.command import FIRST_SEARCH, require_unblocked
 from ralph_wrap.git.safe.filters import missing_filters
-from ralph_wrap.system import deferred, files
+from ralph_wrap.system import files
+from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.disk import first_full, tells_no_room
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, WorktreeLayout, is_sparse, link, prepare
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.model import LinkedWorktree
-from ralph_wrap.worktree.ownership import MARK
+from ralph_wrap.worktree.ownership import MARK, WorktreeOwner
 from ralph_wrap.worktree.register import WorktreeBranch, add
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.worktree.ownership import WorktreeOwner
-    from ralph_wrap.worktree.warm import WarmWorktree
+from ralph_wrap.worktree.warm import WarmWorktree, settle
 
 # More workers than cores: they wait for the disk most of the time. Below the threshold the start of the
 # workers costs more than they bring (both measured by benchmarks/start.py).
@@ -248,7 +245,7 @@ def _check_out(
         while_git_works()
     else:
         _move(worktree_git, commit, worktree.base, cancel, progress, while_git_works)
-    deferred.warm.settle(worktree.registration)
+    settle(worktree.registration)
 
 
 def check_out_new(
@@ -333,7 +330,7 @@ def _remove_attempt(git: Git, repository: Repository, path: Path, status: os.sta
     with contextlib.suppress(FileNotFoundError):
         if os.path.samestat(path.lstat(), status):
             # Outside the lock, because it may hold many files by now.
-            deferred.shutil.rmtree(path, ignore_errors=True)
+            shutil.rmtree(path, ignore_errors=True)
     with repository_lock(repository.common_dir) as lock:
         if not os.path.lexists(path) and is_registered(git, path):
             run_git(git._replace(lock=lock), "worktree", "remove", "--force", "--force", path)

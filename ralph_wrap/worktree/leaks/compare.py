@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import decode, run_git
+from ralph_wrap.git import Git, decode, run_git
+from ralph_wrap.state.landings import Landing
 from ralph_wrap.system.text import plain
-from ralph_wrap.worktree.leaks.observation import BRANCHES, CONFIGURATIONS, IGNORE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.state.landings import Landing
-    from ralph_wrap.worktree.leaks.observation import FileState, Observation
+from ralph_wrap.worktree.leaks.observation import BRANCHES, CONFIGURATIONS, IGNORE, FileState, Observation
 
 _TAGS = "refs/tags/"
 _SHORT = 7  # digits of an object id

@@ -14,23 +14,19 @@ The monitor does not know, and does not guess, which process made a change: the 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from pathlib import Path
+from typing import Self
 
-from ralph_wrap.system import deferred
-from ralph_wrap.system.log import Commands
+from ralph_wrap.git import Git
+from ralph_wrap.state import landings
+from ralph_wrap.state.landings import Landing
+from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.log import Commands, Log
 from ralph_wrap.system.text import and_more, command, some
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
-    from typing import Self
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.state.landings import Landing
-    from ralph_wrap.system.cancel import CancelToken
-    from ralph_wrap.system.log import Log
-    from ralph_wrap.worktree.leaks.compare import Change
-    from ralph_wrap.worktree.leaks.observation import Observation, ObservedCheckout, RunningObservation
+from ralph_wrap.worktree.leaks import compare, observation
+from ralph_wrap.worktree.leaks.compare import Change
+from ralph_wrap.worktree.leaks.observation import Observation, ObservedCheckout, RunningObservation
 
 _OF_GIT = (".git ", ".git/")  # beginnings of the words for a change of what git reads
 _NAMED = 10  # changes of one observation in a message, which counts the others
@@ -123,14 +119,13 @@ class LeakMonitor:
     def start_look(self) -> None:
         """Start an observation; git works while we do something else."""
         run = self._run
-        self._landings = deferred.landings.read(run), deferred.landings.is_moving(run)
+        self._landings = landings.read(run), landings.is_moving(run)
         self._looking = self._start()
 
     def finish_look(self, when: str) -> bool:
         """Finish an observation that was started, and do what :meth:`look` does."""
         if self._landings is None:
             return False
-        landings, compare = deferred.landings, deferred.compare
         run = self._run
         (landed, moving), self._landings = self._landings, None
         after = self._finish()
@@ -156,8 +151,8 @@ class LeakMonitor:
     def _start(self) -> RunningObservation | None:
         try:
             if self._checkout is None:
-                self._checkout = deferred.observation.ObservedCheckout.at(self._git, *self._around)
-            return deferred.observation.RunningObservation(self._checkout)
+                self._checkout = observation.ObservedCheckout.at(self._git, *self._around)
+            return observation.RunningObservation(self._checkout)
         except OSError as error:
             self._give_up(str(error))
         return None

@@ -28,10 +28,11 @@ import contextlib
 import os
 import re
 import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
-from ralph_wrap.git import decode, decode_lines, finish_git, pointer
+from ralph_wrap.git import Git, decode, decode_lines, finish_git, pointer
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.git.safe.submodules import changed_inside
 from ralph_wrap.git.status import parse_entries, start_entries
@@ -40,12 +41,6 @@ from ralph_wrap.worktree.ignore import RULE
 from ralph_wrap.worktree.leaks.refs import FREE, ObservedRefs
 from ralph_wrap.worktree.managed.git_config import without_our_lines
 from ralph_wrap.worktree.managed.metadata import read_mark
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Self
-
-    from ralph_wrap.git import Git
 
 IGNORE = ".gitignore"
 """The file to which a session may add a line."""

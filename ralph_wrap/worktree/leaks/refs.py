@@ -7,17 +7,12 @@ change. That spares a git process in each observation. A reftable is always read
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
-from ralph_wrap.git import decode, pointer, start_git
+from ralph_wrap.git import Git, decode, pointer, start_git
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.system.process import RunningCommand
+from ralph_wrap.system.process import RunningCommand
 
 FREE = ("refs/heads/ralph/", "refs/ralph/", "refs/ralph-remotes/", "refs/remotes/", "refs/prefetch/")
 """Refs that sessions and fetches may change."""

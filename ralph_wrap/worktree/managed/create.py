@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from ralph_wrap.errors import RalphError
-from ralph_wrap.git import list_refs
+from ralph_wrap.git import Git, Repository, list_refs
 from ralph_wrap.git.safe.filters import require_same_files
-from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.cancel import NEVER, CancelToken
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, core_config
 from ralph_wrap.worktree.lock import repository_lock
@@ -17,13 +18,6 @@ from ralph_wrap.worktree.managed.git_config import HOOKS_OFF, configure, require
 from ralph_wrap.worktree.managed.metadata import WorktreeMetadata, write_mark
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import WorktreeOwner
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.system.cancel import CancelToken
 
 
 def make(

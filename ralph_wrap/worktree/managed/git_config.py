@@ -13,23 +13,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ralph_wrap.errors import ConflictError, RefusedError
-from ralph_wrap.git import run_git
-from ralph_wrap.system import deferred, files
+from ralph_wrap.git import Git, Repository, run_git
+from ralph_wrap.system import files
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.metadata import marked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-    from pathlib import Path
-
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.model import LinkedWorktree
 
 _OLDEST = (2, 20)  # knows extensions.worktreeConfig
 _SECTION = b"[extensions]\n\tworktreeConfig = true\n"
@@ -39,7 +35,7 @@ _BLOCK_AFTER_NO_NEWLINE = b"\n" + _COMMENT + b", and so does the line break\n" +
 HOOKS_OFF = ("hooksPath", "/dev/null")
 """A key below ``core``, and its value."""
 _OWN_FILE = "config.worktree"
-_OURS = deferred.pattern(  # it also matches after a user has changed the lines
+_OURS = re.compile(  # it also matches after a user has changed the lines
     _COMMENT + rb"(?P<broken>, and so does the line break)?\r?\n"
     rb"(?:(?P<header>\[extensions\]\r?\n)(?:\tworktreeConfig = true(?:\r?\n|\Z))?)?"
 )

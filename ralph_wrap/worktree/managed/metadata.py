@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat, known
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
 
 _FILE = "ralph-wrap.json"
 _FORMAT = DocumentFormat(version=1, indent=1)

@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError, RefusedError
-from ralph_wrap.git import create_ref, decode, delete_ref, finish_git, list_refs, pointer, run_git, start_git
+from ralph_wrap.git import (
+    Git,
+    Repository,
+    create_ref,
+    decode,
+    delete_ref,
+    finish_git,
+    list_refs,
+    pointer,
+    run_git,
+    start_git,
+)
 from ralph_wrap.git.index import submodules_in
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.git.status import parse_status, start_status
-from ralph_wrap.system import deferred, files
+from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.model import WARM, LinkedWorktree
 from ralph_wrap.worktree.ownership import MARK, WorktreeOwner, is_locked_for, others_naming
@@ -24,6 +36,7 @@ from ralph_wrap.worktree.recover import take_apart
 from ralph_wrap.worktree.register import add, pointer_to
 from ralph_wrap.worktree.remove import LEAVING, is_half_dropped
 from ralph_wrap.worktree.remove import remove as remove_worktree
+from ralph_wrap.worktree.save.result import Losses
 from ralph_wrap.worktree.trash import (
     LEAVING_SUFFIX,
     TOKEN,
@@ -34,12 +47,6 @@ from ralph_wrap.worktree.trash import (
     write_token,
 )
 from ralph_wrap.worktree.warm import READY, REASON, WarmWorktree, in_pool, is_warm, ready
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from ralph_wrap.git import Git, Repository
-    from ralph_wrap.worktree.save.result import Losses
 
 _KEPT = Path("kept")  # in the pool: directories from worktrees of sessions, by session
 _BEGUN = "ralph-wrap-begun"  # in the registration of an unfinished one: an index of its commit
@@ -306,7 +313,7 @@ def tidy(common_dir: Path, pool: Path, trash: Path) -> list[Path]:
     for warm in in_pool(common_dir, pool):
         (warm.registration / LEAVING).unlink(missing_ok=True)
         for scratch in warm.registration.glob("ralph-wrap-????????"):
-            deferred.shutil.rmtree(scratch)
+            shutil.rmtree(scratch)
         for name in (pointer.BACK, "locked", READY, LEAVING, MARK):
             for temporary in files.temporaries(warm.registration / name):
                 temporary.unlink()

@@ -18,20 +18,15 @@ without a look at the repository: a damaged object counts for git as stored.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import existing_commits, list_refs, run_git, store_blob
+from ralph_wrap.git import Git, existing_commits, list_refs, run_git, store_blob
 from ralph_wrap.git.quarantine import borrow, enter, kept_tips, mend_loose, pack, quarantine
 from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.git.status import stage_all
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.model import LinkedWorktree
 
 
 class StoreApart:

@@ -7,10 +7,11 @@ is lost with its disk or its container. A snapshot changes no file of the worktr
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import (
+    Git,
     create_ref,
     current_branch,
     finish_git,
@@ -21,7 +22,8 @@ from ralph_wrap.git import (
 from ralph_wrap.git.index import commit_index, is_staged, list_index
 from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.git.safe.submodules import changed_inside, pointers_below
-from ralph_wrap.git.status import parse_status, stage_all, start_status
+from ralph_wrap.git.status import Status, parse_status, stage_all, start_status
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.apart import store_again
 from ralph_wrap.worktree.save.clones import own_work
 from ralph_wrap.worktree.save.commits import make_snapshots
@@ -30,13 +32,7 @@ from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.registration import is_replaced, operation
 from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE, session_of, write_trees
-
-if TYPE_CHECKING:
-    from ralph_wrap.git import Git
-    from ralph_wrap.git.status import Status
-    from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.walk import DirectoryWalk
-
+from ralph_wrap.worktree.save.walk import DirectoryWalk
 
 _ATTEMPTS = 3  # to store work while a ``git gc`` deletes it
 

@@ -12,30 +12,27 @@ in a worktree: a bare one, a linked worktree, a submodule, and one that git does
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import decode, decode_lines, list_refs, pointer, run_git
+from ralph_wrap.git import Git, decode, decode_lines, list_refs, pointer, run_git
 from ralph_wrap.git.config_file import parse
 from ralph_wrap.git.index import list_index
 from ralph_wrap.git.object_reader import read_objects
-from ralph_wrap.system import deferred, files
+from ralph_wrap.git.status import Status
+from ralph_wrap.system import files
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.commits import named_commits, named_objects
 from ralph_wrap.worktree.save.index import lift_flags, status_of
 from ralph_wrap.worktree.save.trees import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.git.status import Status
-    from ralph_wrap.worktree.save.walk import DirectoryWalk
+from ralph_wrap.worktree.save.walk import DirectoryWalk
 
 # What a clone has in its .git (gitrepository-layout(5)). Anything else may be work: an operation in progress,
 # submodules, worktrees, files of git-lfs, refs in another format.
-_KNOWN = deferred.pattern(
+_KNOWN = re.compile(
     r"branches|COMMIT_EDITMSG|config|description|FETCH_HEAD|gc\.log|HEAD|hooks|index|info|logs|objects"
     r"|ORIG_HEAD|packed-refs|refs|shallow"
 )

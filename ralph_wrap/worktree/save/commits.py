@@ -6,20 +6,15 @@ snapshot contains, gets a ref ``refs/ralph/snapshots/<id>/commit-<n>``.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import create_ref, decode_lines, delete_ref, existing_commits, list_refs, run_git
+from ralph_wrap.git import Git, create_ref, decode_lines, delete_ref, existing_commits, list_refs, run_git
 from ralph_wrap.git.object_reader import is_gone, read_objects
 from ralph_wrap.git.oid import oids_in
 from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from ralph_wrap.git import Git
 
 _NAMELESS = ("index", "sharedindex", "ralph-wrap-warm")  # no agent made the commit that the last one names
 _LARGEST = 64 << 20  # bytes read of one file; a reflog of 300,000 entries

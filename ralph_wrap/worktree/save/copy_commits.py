@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import decode_lines, existing_commits, list_refs, resolve_commit, run_git
+from ralph_wrap.git import Git, decode_lines, existing_commits, list_refs, resolve_commit, run_git
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.git.quarantine import (
     SUBMODULES,
@@ -28,14 +30,8 @@ from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.system import files
 from ralph_wrap.worktree.create.replica import CLONED
 from ralph_wrap.worktree.create.submodules import is_repository
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.commits import named_commits, named_objects, unreachable
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.worktree.model import LinkedWorktree
 
 
 class RepositoryTips(NamedTuple):

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from ralph_wrap.errors import BlockingFileError
-from ralph_wrap.git import decode, decode_lines, existing_commits, list_refs, run_git
+from ralph_wrap.errors import BlockingFileError, GitError
+from ralph_wrap.git import Git, decode, decode_lines, existing_commits, list_refs, run_git
 from ralph_wrap.git.command import STUCK
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.system import files
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.inspect import head_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ralph_wrap.errors import GitError
-    from ralph_wrap.git import Git
-    from ralph_wrap.worktree.model import LinkedWorktree
 
 _LARGEST = 64 << 20  # bytes of a reflog
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from ralph_wrap.git import count_commits
+from ralph_wrap.branches import Branch
+from ralph_wrap.git import Git, count_commits
 from ralph_wrap.git.compare import facts_of
 from ralph_wrap.worktree.save.trees import WORK_TITLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ralph_wrap.branches import Branch
-    from ralph_wrap.git import Git
 
 
 class DetachedCommits(NamedTuple):

@@ -11,18 +11,14 @@ The snapshot of a detached HEAD, or of another branch, stays on its own parent: 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from ralph_wrap.git import commit_tree, run_git, tree_of
+from ralph_wrap.git import Git, commit_tree, run_git, tree_of
 from ralph_wrap.git import merge as merging
 from ralph_wrap.git.index import write_tree
+from ralph_wrap.git.merge import PathChange
 from ralph_wrap.worktree.save.trees import AWAY_TITLE, INDEX_TITLE, WORK_TITLE, saved_state
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.git.merge import PathChange
 
 _NOT_STAGED = ("", "")  # no mode and no object id
 

@@ -9,22 +9,15 @@ import contextlib
 import os
 import stat
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator
+from pathlib import Path
 
-from ralph_wrap.git import finish_git, run_git
-from ralph_wrap.git.index import encode_paths, submodules_in
-from ralph_wrap.git.status import parse_status, stage_paths, start_status
+from ralph_wrap.git import Git, finish_git, run_git
+from ralph_wrap.git.index import IndexListing, encode_paths, submodules_in
+from ralph_wrap.git.status import Status, parse_status, stage_paths, start_status
 from ralph_wrap.system import files
 from ralph_wrap.worktree.layout import is_sparse
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.git.index import IndexListing
-    from ralph_wrap.git.status import Status
-    from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.model import LinkedWorktree
 
 LONGEST_SEARCH = 5.0
 """Seconds for all of a save's calls of :func:`add_what_can_be`; ``docker stop`` waits for 10."""

@@ -6,29 +6,21 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from pathlib import Path
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import Head, finish_git, pointer, read_head, resolve_commit, run_git
+from ralph_wrap.git import Git, Head, finish_git, pointer, read_head, resolve_commit, run_git
 from ralph_wrap.git.index import list_index
-from ralph_wrap.git.status import parse_status, start_status
+from ralph_wrap.git.status import Status, parse_status, start_status
 from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.clones import sort_nested, still_clones
 from ralph_wrap.worktree.save.commits import named_commits, named_objects, unreachable
 from ralph_wrap.worktree.save.index import lift_flags, not_in_index, status_of
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
-from ralph_wrap.worktree.save.result import Losses
-from ralph_wrap.worktree.save.walk import file_clock, walk
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.git.status import Status
-    from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.result import SavedWork
-    from ralph_wrap.worktree.save.walk import DirectoryWalk
+from ralph_wrap.worktree.save.result import Losses, SavedWork
+from ralph_wrap.worktree.save.walk import DirectoryWalk, file_clock, walk
 
 
 def has_submodules(worktree: LinkedWorktree) -> bool:

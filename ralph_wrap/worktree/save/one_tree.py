@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import (
+    Git,
     Head,
     count_commits,
     create_ref,
@@ -24,6 +27,7 @@ from ralph_wrap.git.index import list_index, write_tree
 from ralph_wrap.git.object_reader import is_gone
 from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.git.status import Status
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.apart import StoreApart, present_of
 from ralph_wrap.worktree.save.clones import sort_nested
 from ralph_wrap.worktree.save.commits import make_snapshots, named_commits, named_objects, unreachable
@@ -38,7 +42,7 @@ from ralph_wrap.worktree.save.from_snapshot import work_of_snapshot
 from ralph_wrap.worktree.save.index import copy_index, lift_flags, resolve, status_of, unlock
 from ralph_wrap.worktree.save.inspect import has_submodules, head_of, look
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
-from ralph_wrap.worktree.save.result import SavedWork
+from ralph_wrap.worktree.save.result import SavedWork, SaveRequest
 from ralph_wrap.worktree.save.trees import (
     WORK_TITLE,
     WorktreeTrees,
@@ -49,14 +53,6 @@ from ralph_wrap.worktree.save.trees import (
 )
 from ralph_wrap.worktree.save.walk import file_clock, walk
 from ralph_wrap.worktree.warm import taken_at
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.result import SaveRequest
 
 _ATTEMPTS = 3  # to store work while a ``git gc`` deletes it
 

@@ -7,19 +7,15 @@ directory of their own, which goes after the look.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from ralph_wrap.git import read_head
+from ralph_wrap.git import Git, read_head
 from ralph_wrap.git.quarantine import borrow
 from ralph_wrap.git.scratch import private_directory
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.inspect import look
 from ralph_wrap.worktree.save.trees import write_trees
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.worktree.model import LinkedWorktree
 
 _NAME = "ralph-wrap-picture-"
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ralph_wrap.git import decode, merge
 from ralph_wrap.system import files
 from ralph_wrap.worktree.create.replica import problems_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.model import LinkedWorktree
 
 
 def operation(worktree: LinkedWorktree) -> str | None:

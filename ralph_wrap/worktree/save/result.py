@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.git import Head
-    from ralph_wrap.worktree.save.walk import FileStamps
+from ralph_wrap.git import Head
+from ralph_wrap.worktree.save.walk import FileStamps
 
 
 class SaveRequest(NamedTuple):

@@ -7,20 +7,16 @@ the repository. This module does not read ``core.worktree`` in the configuration
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git.safe.submodules import pointers_below
+from ralph_wrap.git import Git
+from ralph_wrap.git.repository import RepositoryCopies
+from ralph_wrap.git.safe.submodules import SubmodulePointer, pointers_below
 from ralph_wrap.worktree.create.replica import TEMPLATES
 from ralph_wrap.worktree.model import LinkedWorktree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.git.repository import RepositoryCopies
-    from ralph_wrap.git.safe.submodules import SubmodulePointer
 
 
 class SubmoduleRepository(NamedTuple):

@@ -20,35 +20,30 @@ worktree: an unknown file in a repository, a path that leads out of it, and a re
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import re
+from pathlib import Path
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import finish_git, resolve_commit, run_git
+from ralph_wrap.git import Git, finish_git, resolve_commit, run_git
 from ralph_wrap.git.status import parse_status, start_status
-from ralph_wrap.system import deferred, files
+from ralph_wrap.system import files
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.copy_commits import snapshots_of, store_of, tips, transferred
 from ralph_wrap.worktree.save.inspect import tree_holds, tree_losses
 from ralph_wrap.worktree.save.one_tree import save_tree
 from ralph_wrap.worktree.save.registration import operation
-from ralph_wrap.worktree.save.result import SavedSubmodule, below
+from ralph_wrap.worktree.save.result import Losses, SavedSubmodule, SaveRequest, below
 from ralph_wrap.worktree.save.submodule_repositories import SubmoduleRepository, find
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.result import Losses, SaveRequest
-
 # The files of git in a repository (gitrepository-layout(5)): this module checks them, or they hold no work.
-_KNOWN = deferred.pattern(
+_KNOWN = re.compile(
     r"branches|config(\.worktree)?|description|gc\.(log|pid)|hooks|info|logs|modules|packed-refs|refs"
     r"|index|sharedindex\..*|shallow|rebase-merge|rebase-apply|sequencer|rr-cache|reftable|\.?ralph-wrap-.*"
     r"|[A-Z][A-Z_]*|.*\.lock"
 )
-_OBJECTS = deferred.pattern(r"[0-9a-f]{2}|pack|info|tmp_.*|incoming-.*|ralph-wrap-save-.*|.*\.lock")
-_EMPTY = deferred.pattern(r"branches|config|description|HEAD|hooks|info|objects|refs|.*\.lock")
+_OBJECTS = re.compile(r"[0-9a-f]{2}|pack|info|tmp_.*|incoming-.*|ralph-wrap-save-.*|.*\.lock")
+_EMPTY = re.compile(r"branches|config|description|HEAD|hooks|info|objects|refs|.*\.lock")
 
 
 def save_submodules(

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.worktree.model import LinkedWorktree, ObjectStamp, ObjectStamps
-    from ralph_wrap.worktree.save.result import SavedWork
+from ralph_wrap.worktree.model import LinkedWorktree, ObjectStamp, ObjectStamps
+from ralph_wrap.worktree.save.result import SavedWork
 
 GC_LOCK = "gc.pid"
 """In a repository: pid and host of the ``git gc`` that is running."""

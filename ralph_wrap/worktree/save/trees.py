@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import commit_and_parents, commit_tree, read_commit, run_git, tree_of
+from ralph_wrap.git import Git, Head, commit_and_parents, commit_tree, read_commit, run_git, tree_of
 from ralph_wrap.git.index import cached_tree, start_to_write_tree, write_tree, written_tree
-from ralph_wrap.git.status import stage_all
+from ralph_wrap.git.status import Status, stage_all
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.index import (
     LONGEST_SEARCH,
     add_what_can_be,
@@ -18,13 +19,7 @@ from ralph_wrap.worktree.save.index import (
     resolve,
     unlock,
 )
-from ralph_wrap.worktree.save.walk import Unreadable
-
-if TYPE_CHECKING:
-    from ralph_wrap.git import Git, Head
-    from ralph_wrap.git.status import Status
-    from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.walk import FileStamps
+from ralph_wrap.worktree.save.walk import FileStamps, Unreadable
 
 WORK_TITLE = "ralph: saved work of session "
 """The beginning of the message of a commit with the files of a worktree; the session id follows."""

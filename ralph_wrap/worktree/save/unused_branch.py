@@ -8,18 +8,13 @@ or HEAD, has every commit of the branch. The branch of the same name on a remote
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from ralph_wrap.git import delete_ref, list_refs, resolve_commit, worktree_holding
+from ralph_wrap.git import Git, delete_ref, list_refs, resolve_commit, worktree_holding
 from ralph_wrap.git.merge import is_ancestor
 from ralph_wrap.git.read_back import other_tips, require_whole
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.save.commits import unreachable
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
 
 
 def drop_branch_at(git: Git, common_dir: Path, branch: str, base: str) -> bool:

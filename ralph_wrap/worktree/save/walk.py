@@ -13,17 +13,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.system import files
-from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.cancel import NEVER, CancelToken
 from ralph_wrap.system.delete_tree import OPEN_DIRECTORY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
-    from ralph_wrap.system.cancel import CancelToken
 
 _BARE = {"HEAD", "objects", "refs"}  # a directory with these is a repository (gitrepository-layout(5))
 _NOTED = 20_000  # files at most: of more, git reads the values faster, because it uses several cores

@@ -25,19 +25,15 @@ has a problem.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from ralph_wrap.git import Git
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.inspect import has_submodules, tree_holds, tree_losses
 from ralph_wrap.worktree.save.one_tree import retire, save_tree
+from ralph_wrap.worktree.save.result import Losses, SavedSubmodule, SavedWork, SaveRequest
 from ralph_wrap.worktree.save.submodule_repositories import find
 from ralph_wrap.worktree.save.submodules import add_losses, save_submodules, submodules_hold
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ralph_wrap.git import Git
-    from ralph_wrap.worktree.model import LinkedWorktree
-    from ralph_wrap.worktree.save.result import Losses, SavedSubmodule, SavedWork, SaveRequest
 
 
 def save(

@@ -16,20 +16,16 @@ import fcntl
 import os
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.git import decode, pointer
 from ralph_wrap.state import ids
 from ralph_wrap.system import delete_tree
-from ralph_wrap.worktree.ownership import MARK, mark_text
+from ralph_wrap.worktree.ownership import MARK, SessionMark, mark_text
 from ralph_wrap.worktree.trash import deletion
 from ralph_wrap.worktree.trash.deletion import OpenEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ralph_wrap.worktree.ownership import SessionMark
 
 LEAVING_SUFFIX = ".leaving"
 """The suffix of a directory that may still go back: its registration is not dropped yet."""

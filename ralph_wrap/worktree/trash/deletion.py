@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.system import delete_tree, process
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class OpenEntry(NamedTuple):

@@ -32,7 +32,7 @@ def look(event, arguments):
     global counted
     if event != "import" or os.getpid() != ours:
         return
-    if counted is None and arguments[0] == "signal":  # the first module that the program itself imports
+    if counted is None and arguments[0] == "ralph_wrap.interfaces":  # what comes after the handler
         counted = 0
     if counted is not None:
         counted += 1

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer import BadParameter
-from typer.main import get_command
 
 from ralph_wrap import errors
-from ralph_wrap.interfaces.cli.app import app
+from ralph_wrap.interfaces.cli.app import all_loaded, app
 from tests.support.sessions import command
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def _commands(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
             yield (*path, name), found
 
 
-EVERY = dict(_commands(get_command(app)))
+EVERY = dict(_commands(all_loaded()))
 WITH_JSON = [path for path, found in EVERY.items() if any(known.name == "json" for known in found.params)]
 WITH_AN_ARGUMENT = [
     path for path in WITH_JSON if any(known.param_type_name == "argument" for known in EVERY[path].params)

@@ -158,6 +158,7 @@ def test_a_batch_loads_nothing_after_the_change(project: Project) -> None:
     assert "a task" in _as_owner(project, *words)
 
 
+@pytest.mark.timeout(300)
 def test_no_other_command_loads_anything_after_the_change(project: Project) -> None:
     """Each of them once, where it has something to do."""
     project.repo.write(".ralph/config.toml", "[agents.codex]\noutput = 'text'\n")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
-import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,25 +117,6 @@ def test_ps_does_not_guess_what_a_session_of_another_container_uses(
     yard(repo.path).live("a3f2", "5m", **OTHER_CONTAINER)
     (row,) = json.loads(command("ps", "--json", cwd=repo.path).stdout)["data"]
     assert (row["verdict"], row["cpu_seconds"], row["memory_bytes"]) == ("live", None, None)
-
-
-@pytest.mark.parametrize("lives", [False, True])
-def test_psutil_is_loaded_for_live_sessions_only(
-    repo: Repo, yard: Callable[[Path], Yard], lives: bool
-) -> None:
-    """Nothing else here needs it."""
-    sessions = yard(repo.path)
-    sessions.finished("e0e0", "2d")
-    if lives:
-        sessions.live("a3f2", "5m")
-    code = (
-        "import atexit, sys; from ralph_wrap.__main__ import main; sys.argv = ['ralph-wrap', 'ps', '--all']\n"
-        "atexit.register(lambda: print('psutil' in sys.modules))\nmain()"
-    )
-    done = subprocess.run(
-        (sys.executable, "-c", code), cwd=repo.path, check=True, capture_output=True, text=True
-    )
-    assert done.stdout.splitlines()[-1] == str(lives)
 
 
 def test_ps_changes_nothing(full: Repo) -> None:

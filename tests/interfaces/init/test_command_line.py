@@ -2,79 +2,71 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from typer.exceptions import TyperException
 
-from ralph_wrap import config
-from ralph_wrap.interfaces import init
-from ralph_wrap.interfaces.init import InitOptions
+from ralph_wrap.interfaces.cli.app import app
 from ralph_wrap.interfaces.init.processes import runs_session
 from tests.support.sessions import command
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("words", "environ", "becomes"),
     [
-        ("", InitOptions(8.0, ())),
-        ("--", InitOptions(8.0, ())),
-        ("sh -c true", InitOptions(8.0, ("sh", "-c", "true"))),
-        ("-- sh -c true", InitOptions(8.0, ("sh", "-c", "true"))),
-        ("-- -x", InitOptions(8.0, ("-x",))),
-        ("--stop-timeout 55s", InitOptions(55.0, ())),
-        ("--stop-timeout=1.5m sh --stop-timeout 3", InitOptions(90.0, ("sh", "--stop-timeout", "3"))),
-        ("--stop-timeout 3 -- --", InitOptions(3.0, ("--",))),
-        ("--resume", InitOptions(8.0, (), resume=True)),
-        ("--resume --stop-timeout 3 sh", InitOptions(3.0, ("sh",), resume=True)),
-        ("sh --resume", InitOptions(8.0, ("sh", "--resume"))),
-        ("--resume=yes", None),
-        ("--stop-timeout", None),
-        ("--stop-timeout soon", None),
-        ("--stop-timeout -1s", None),
-        ("--help", None),
-        ("-h sh", None),
-        ("--stop", None),
+        ("", {}, "8.0 no"),
+        ("--", {}, "8.0 no"),
+        ("sh -c true", {}, "8.0 no sh -c true"),
+        ("-- sh -c true", {}, "8.0 no sh -c true"),
+        ("-- -x", {}, "8.0 no -x"),
+        ("--stop-timeout 55s", {}, "55.0 no"),
+        ("--stop-timeout=1.5m sh --stop-timeout 3", {}, "90.0 no sh --stop-timeout 3"),
+        ("--stop-timeout 3 -- --", {}, "3.0 no --"),
+        ("--resume", {}, "8.0 yes"),
+        ("--resume --stop-timeout 3 sh", {}, "3.0 yes sh"),
+        ("sh --resume", {}, "8.0 no sh --resume"),
+        ("", {"RALPH_WRAP_STOP_TIMEOUT": "55s"}, "55.0 no"),
+        ("--stop-timeout=3", {"RALPH_WRAP_STOP_TIMEOUT": "55s"}, "3.0 no"),
+        ("", {"RALPH_WRAP_INIT_RESUME": "1"}, "8.0 yes"),
+        ("", {"RALPH_WRAP_INIT_RESUME": "on"}, "8.0 yes"),
+        ("", {"RALPH_WRAP_INIT_RESUME": "0"}, "8.0 no"),
+        ("", {"RALPH_WRAP_INIT_RESUME": ""}, "8.0 no"),
     ],
 )
-def test_command_line(words: str, expected: InitOptions | None) -> None:
-    """The command begins with the first word that is no option of ours; a mistake is left to Typer."""
-    assert init.read(words.split(), {}) == expected
-
-
-def test_time_out_from_the_environment() -> None:
-    """As every option; a typed option is stronger."""
-    environ = {"RALPH_WRAP_STOP_TIMEOUT": "55s"}
-    assert init.read([], environ) == InitOptions(55.0, ())
-    assert init.read(["--stop-timeout=3"], environ) == InitOptions(3.0, ())
-    assert init.read([], {"RALPH_WRAP_STOP_TIMEOUT": "soon"}) is None
-
-
-@pytest.mark.parametrize(("word", "resume"), [("1", True), ("on", True), ("0", False), ("", False)])
-def test_resume_from_the_environment(word: str, *, resume: bool) -> None:
-    """As every switch."""
-    options = init.read([], {"RALPH_WRAP_INIT_RESUME": word})
-    assert options is not None
-    assert options.resume is resume
+def test_command_line(
+    words: str, environ: Mapping[str, str], becomes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command begins with the first word that is no option of ours; a typed option is stronger."""
+    executed: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda _path, argv: executed.append(argv))
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    app(["init", *words.split()], standalone_mode=False)
+    [argv] = executed
+    assert argv[: argv.index("-m") + 2] == [
+        sys.executable,
+        "-P",
+        "-X",
+        "utf8",
+        "-m",
+        "ralph_wrap.interfaces.init",
+    ]
+    assert argv[argv.index("-m") + 2 :] == becomes.split()
 
 
 @pytest.mark.parametrize(
-    "text", ["8", "90s", "1.5m", "2h", "1d", "10ms", "", "s", "-1", "1e3", "inf", "٣", "8 "]
+    "words", ["--resume=yes", "--stop-timeout", "--stop-timeout soon", "--stop-timeout -1s", "--stop"]
 )
-def test_durations_are_those_of_every_option(text: str) -> None:
-    """Written twice, read the same."""
-
-    def read(reader: Callable[[str], float]) -> float | str:
-        try:
-            return reader(text)
-        except ValueError as error:
-            return str(error)
-
-    assert read(init.duration) == read(config.duration)
+def test_a_mistake_starts_nothing(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No PID 1 that does something else than the user wants."""
+    monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("PID 1 was started"))
+    with pytest.raises(TyperException):
+        app(["init", *words.split()], standalone_mode=False)
 
 
 def test_help(project: Path) -> None:

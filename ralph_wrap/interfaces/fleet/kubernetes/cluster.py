@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import yaml
 
 from ralph_wrap.config.parsers import did_you_mean, duration
 from ralph_wrap.errors import UsageError
 from ralph_wrap.system import files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-    from typing import Any
 
 FILE = ".ralph/fleet.yaml"
 """Where it is, below the project root."""

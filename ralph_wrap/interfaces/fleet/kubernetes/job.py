@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 from ralph_wrap.interfaces.fleet import order
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from ralph_wrap.interfaces.fleet.kubernetes.cluster import ClusterConfig
-    from ralph_wrap.interfaces.fleet.spec import FleetSpec
+from ralph_wrap.interfaces.fleet.kubernetes.cluster import ClusterConfig
+from ralph_wrap.interfaces.fleet.spec import FleetSpec
 
 CONTAINER = "ralph"
 """The name of the container in a pod."""

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ralph_wrap.errors import NotFoundError, RalphError
+from ralph_wrap.interfaces.fleet.kubernetes.cluster import ClusterConfig
 from ralph_wrap.interfaces.fleet.kubernetes.job import job_name
 from ralph_wrap.system.document import from_json
 from ralph_wrap.system.process import RunningCommand
 from ralph_wrap.system.text import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from ralph_wrap.interfaces.fleet.kubernetes.cluster import ClusterConfig
 
 _PATIENCE = 60.0  # seconds
 _GRACES = 3600.0  # seconds until pods have ended; their grace is the choice of the user
