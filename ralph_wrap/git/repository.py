@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,12 +99,11 @@ def parse_version(output: bytes) -> tuple[int, ...]:
     return tuple(int(part) for part in match.groups() if part) if match else OLDEST
 
 
-def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) -> Repository:
+def locate_repository(git: Git) -> Repository:
     """Find the repository of a directory.
 
     Arguments:
         git: in the directory.
-        meanwhile: called while git runs.
 
     Raises:
         GitTooOldError: git is older than 2.15.
@@ -121,9 +119,7 @@ def locate_repository(git: Git, meanwhile: Callable[[], object] = lambda: None) 
     # A path may contain a newline. rev-parse prints an unknown option as it is, so this one separates paths.
     separator = "--ralph-wrap-separator"
     arguments = ("--show-toplevel", separator, "--git-common-dir", separator, "--show-prefix", separator)
-    with start_git(_traced(git), "rev-parse", *arguments, "HEAD^{commit}") as answering:
-        meanwhile()
-        answer = finish_git(answering, "rev-parse", accept=range(256))
+    answer = run_git(_traced(git), "rev-parse", *arguments, "HEAD^{commit}", accept=range(256))
     git_version, config = _parse_trace(answer.stderr) or _ask_version_and_config(git)
     if git_version < OLDEST:
         number = ".".join(map(str, git_version))
@@ -361,18 +357,15 @@ ABSOLUTE_POINTERS = ("-c", "worktree.useRelativePaths=false")
 """Relative paths add an extension to the shared configuration (git 2.48); older git and libgit2 refuse it."""
 
 
-def is_ignored(git: Git, path: str, meanwhile: Callable[[], object] = lambda: None) -> bool:
+def is_ignored(git: Git, path: str) -> bool:
     """Return whether the ignore rules match a path; the path need not exist, and may be tracked.
 
     Arguments:
         path: relative.
-        meanwhile: called while git runs.
 
     Raises:
         GitError: git cannot read the rules.
 
     """
     # --no-index: reading a large index takes long.
-    with start_git(git, "check-ignore", "-q", "--no-index", path) as running:
-        meanwhile()
-        return finish_git(running, "check-ignore", accept=(0, 1)).status == 0
+    return run_git(git, "check-ignore", "-q", "--no-index", path, accept=(0, 1)).status == 0

@@ -27,7 +27,6 @@ class SessionContext(NamedTuple):
         base: the commit to start from; ``None`` if there is none.
         record: of the session.
         cancel: whether the session must end.
-        meanwhile: called once while git checks the files out.
         layout: the files of the repository that the worktree contains.
         hidden: git already ignores the directory of the worktrees.
         sandbox: what makes the agent's sandbox; ``None`` without a sandbox.
@@ -43,7 +42,6 @@ class SessionContext(NamedTuple):
     record: SessionRecord
     log: Log
     cancel: CancelToken
-    meanwhile: Callable[[], object]
     layout: WorktreeLayout = EVERYTHING
     hidden: bool = False
     sandbox: SandboxBackend | None = None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 from pathlib import PurePosixPath
 
 from ralph_wrap.branches.intake import may_name_branches
@@ -64,12 +63,8 @@ def _open(context: SessionContext) -> Workspace:
         _require_free_branch(context)
     leak_monitor = monitor_leaks(context)
 
-    def meanwhile() -> None:
-        context.meanwhile()
-        leak_monitor.begin()
-
     with leak_monitor:
-        tree = _make(context, base, meanwhile)
+        tree = _make(context, base)
         restored = _restore(context, tree) if context.settings.resumes else None
         if context.settings.submodules is SubmoduleMode.INIT:
             _init_submodules(context, tree)
@@ -77,7 +72,7 @@ def _open(context: SessionContext) -> Workspace:
     return Workspace(tree.path, tree=tree, restored=restored, leak_monitor=leak_monitor)
 
 
-def _make(context: SessionContext, base: str, meanwhile: Callable[[], object]) -> LinkedWorktree:
+def _make(context: SessionContext, base: str) -> LinkedWorktree:
     session, replica, end = context.record.session, context.replica, context.clone_end
     assert replica is not None
     assert end is not None
@@ -92,7 +87,6 @@ def _make(context: SessionContext, base: str, meanwhile: Callable[[], object]) -
         owner=WorktreeOwner(session_lock(session), SessionMark(session, context.branch)),
         cancel=context.cancel,
         progress=context.log.progress,
-        meanwhile=meanwhile,
         layout=context.layout,
     )
     log_created(context, tree)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import NamedTuple
 
 from ralph_wrap.config import Isolation, SubmoduleMode
@@ -31,8 +30,7 @@ from ralph_wrap.worktree.create import submodules
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.git_file import identity_of
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
-from ralph_wrap.worktree.leaks.monitor import LeakMonitor
-from ralph_wrap.worktree.model import LinkedWorktree, ObjectStamps
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 from ralph_wrap.worktree.save import sync
 from ralph_wrap.worktree.warm import WarmWorktree
@@ -121,49 +119,31 @@ class WorktreeOpening(NamedTuple):
             raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
         add_ignore_rule(context)
         with monitor_leaks(context) as leak_monitor:
-            tree = self._check_out(repository, context.base, leak_monitor)
+            tree = self._check_out(repository, context.base)
             restored = self._restore(tree) if context.settings.resumes else None
             self._complete(tree)
             if context.settings.resumes:
                 restore_submodules(context, tree)
         return Workspace(tree.path, tree=tree, restored=restored, leak_monitor=leak_monitor)
 
-    def _check_out(self, repository: Repository, base: str, leak_monitor: LeakMonitor) -> LinkedWorktree:
+    def _check_out(self, repository: Repository, base: str) -> LinkedWorktree:
         context = self.context
-        objects: ObjectStamps | None = None
-
-        def meanwhile() -> None:
-            nonlocal objects
-            objects = sync.object_stamps(repository.common_dir)
-            context.meanwhile()
-            leak_monitor.take_first()
-
-        def beside() -> None:
-            leak_monitor.begin()
-            context.meanwhile()
-
         warm = context.pool.choose(
-            repository, base, context.path.parent, context.branch, beside, continued=context.continues_branch
+            repository, base, context.path.parent, context.branch, continued=context.continues_branch
         )
         try:
-            tree = self._create(repository, base, warm, leak_monitor.begin, meanwhile)
+            tree = self._create(repository, base, warm)
         except IsolationError as error:
             if warm is None:
                 raise
             context.log.warning("pool.unused", f"no warm worktree: {error.message}", "ralph-wrap pool --fill")
-            tree = self._create(repository, base, None, leak_monitor.begin, meanwhile)
+            tree = self._create(repository, base, None)
         log_created(context, tree)
         inode, born = identity_of(tree.path)
+        objects = sync.object_stamps(repository.common_dir)
         return tree._replace(objects=objects, inode=inode, born=born)
 
-    def _create(
-        self,
-        repository: Repository,
-        base: str,
-        warm: WarmWorktree | None,
-        begin: Callable[[], object],
-        meanwhile: Callable[[], object],
-    ) -> LinkedWorktree:
+    def _create(self, repository: Repository, base: str, warm: WarmWorktree | None) -> LinkedWorktree:
         context = self.context
         session = context.record.session
         return create(
@@ -176,8 +156,6 @@ class WorktreeOpening(NamedTuple):
             owner=WorktreeOwner(session_lock(session), SessionMark(session, context.branch)),
             cancel=context.cancel,
             progress=context.log.progress,
-            begin=begin,
-            meanwhile=meanwhile,
             layout=context.layout,
             warm=warm,
             abandon=self._abandon,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,7 +47,6 @@ class SessionPool(NamedTuple):
         base: str,
         beside: Path,
         branch: str,
-        meanwhile: Callable[[], object],
         *,
         continued: bool,
     ) -> WarmWorktree | None:
@@ -58,7 +57,6 @@ class SessionPool(NamedTuple):
             base: the commit that a new branch starts at.
             beside: the directory to move the worktree to; created if it is missing.
             branch: branch of the session.
-            meanwhile: called while git runs.
             continued: the branch may exist already.
 
         Raises:
@@ -76,7 +74,6 @@ class SessionPool(NamedTuple):
             base=list_refs(self.project.git, ref).get(ref, base) if continued else base,
             beside=beside,
             keep=self.settings.pool_keep,
-            meanwhile=meanwhile,
         )
 
     def reuse(self, directory: Path, ignored: Collection[str]) -> None:

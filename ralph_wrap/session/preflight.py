@@ -107,18 +107,12 @@ def _look(settings: Settings, project: Project) -> Preflight:
     if project.repository is None:
         look_up(settings.command, project.environ)
         return Preflight(None, {})
-    hidden = False
-    if (
-        settings.isolation in {Isolation.OFF, Isolation.CLONE}
-        or settings.ignore is IgnoreLocation.OFF
-        or (around := project.around_worktrees) is None
-    ):
-        look_up(settings.command, project.environ)
-    else:
-        hidden = is_hidden(
-            *around,
-            meanwhile=lambda: look_up(settings.command, project.environ),
-        )
+    look_up(settings.command, project.environ)
+    makes_worktree = settings.isolation not in {Isolation.OFF, Isolation.CLONE}
+    around = project.around_worktrees
+    hidden = bool(
+        makes_worktree and settings.ignore is not IgnoreLocation.OFF and around and is_hidden(*around)
+    )
     base = project.repository.head
     _check_clone(settings, project.repository)
     if settings.branch is not None and not is_branch_name(project.git, settings.branch):

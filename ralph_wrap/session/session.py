@@ -192,7 +192,6 @@ class Session:
             record=record,
             log=self._log,
             cancel=self._signals.cancel,
-            meanwhile=lambda: self._begin_guard(project, record),
             layout=preflight.layout,
             hidden=preflight.hidden,
             sandbox=preflight.sandbox,

@@ -95,14 +95,11 @@ class Project(NamedTuple):
         return _OUR_WORKTREE.fullmatch(os.fspath(self.checkout)) is not None and self.root != self.checkout
 
 
-def find_project(
-    directory: Path, environ: Mapping[str, str], meanwhile: Callable[[], object] = lambda: None
-) -> Project:
+def find_project(directory: Path, environ: Mapping[str, str]) -> Project:
     """Find the project of a directory.
 
     Arguments:
         directory: the directory that the user named.
-        meanwhile: called while git runs; not called without git.
 
     Raises:
         UsageError: the directory does not exist, or is not a directory.
@@ -116,7 +113,7 @@ def find_project(
         raise UsageError(f"project {directory}: {error.strerror}", "name a directory that exists") from None
     obstacle: RalphError
     try:
-        repository = locate_repository(Git(resolved, git_environment(environ)), meanwhile)
+        repository = locate_repository(Git(resolved, git_environment(environ)))
         home = home_of(repository.root, repository.common_dir)
     except (
         *(IsolationError, NotARepositoryError, GitTooOldError),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from ralph_wrap.config import IgnoreLocation
@@ -21,20 +20,18 @@ _PLAIN_RULES_BELOW = {b".ralph/worktrees", b".ralph/worktrees/", b"/.ralph/workt
 _LARGEST = 1 << 20  # bytes of an ignore file that is read to spare a git process
 
 
-def is_hidden(git: Git, repository: Repository, meanwhile: Callable[[], object]) -> bool:
+def is_hidden(git: Git, repository: Repository) -> bool:
     """Return whether git ignores the worktrees already; false if git fails.
 
     Arguments:
         git: git at the project root.
         repository: the project's repository.
-        meanwhile: called while git runs.
 
     """
     if _has_plain_rule(repository):
-        meanwhile()
         return True
     with contextlib.suppress(GitError):  # ensure_ignored runs the same command, and reports the error
-        return is_ignored(git, _PROBE, meanwhile)
+        return is_ignored(git, _PROBE)
     return False
 
 

@@ -21,7 +21,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -191,7 +191,6 @@ def choose(
     base: str,
     beside: Path,
     keep: Collection[str],
-    meanwhile: Callable[[], object] = lambda: None,
 ) -> WarmWorktree | None:
     """Return an unchanged warm worktree, ``None`` if there is none.
 
@@ -199,7 +198,6 @@ def choose(
         base: the commit that the session needs.
         beside: the parent of its new directory.
         keep: ignored directories that may be in it.
-        meanwhile: called while git works.
 
     """
     with contextlib.suppress(OSError):
@@ -212,7 +210,7 @@ def choose(
             worktree_git = warm.git(git, repository)
             if (
                 warm.path.stat().st_uid == os.geteuid()
-                and has_unchanged_files(warm, worktree_git, keep, meanwhile)
+                and has_unchanged_files(warm, worktree_git, keep)
                 and not process_table.occupants(warm.path)
                 and _leads_to(warm, worktree_git, base, keep)
             ):
@@ -220,14 +218,11 @@ def choose(
     return None
 
 
-def has_unchanged_files(
-    warm: WarmWorktree, git: Git, keep: Collection[str], meanwhile: Callable[[], object] = lambda: None
-) -> bool:
+def has_unchanged_files(warm: WarmWorktree, git: Git, keep: Collection[str]) -> bool:
     """Return whether the files of a warm worktree are unchanged since the checkout.
 
     Arguments:
         keep: ignored directories that may be in it.
-        meanwhile: called while git works.
 
     Raises:
         GitError: git failed.
@@ -237,7 +232,6 @@ def has_unchanged_files(
     with start_status(git) as running:
         index = _index(warm.registration)
         listing = IndexListing(b"") if index == _vouching(warm.registration) else list_index(git)
-        meanwhile()
         status = parse_status(finish_git(running, "status").stdout)
     submodules = (warm.path / entry.path for entry in listing.submodules())
     return (

@@ -83,7 +83,6 @@ def make_tree(
     continued: bool = False,
     registered: Callable[[LinkedWorktree], object] = lambda _: None,
     mark: SessionMark | None = None,
-    meanwhile: Callable[[], object] = lambda: None,
 ) -> Tree:
     """Make a worktree on a branch of its own, or on one that may be there."""
     where, repository = located(repo)
@@ -99,7 +98,6 @@ def make_tree(
         owner=WorktreeOwner("a test", mark),
         cancel=NEVER,
         progress=lambda _: None,
-        meanwhile=meanwhile,
         registered=registered,
     )
     return Tree(repo, linked)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,21 +78,6 @@ def test_what_names_a_worktree_outlives_a_power_failure(repo: Repo, monkeypatch:
     directories = {registration, registration.parent, tree.path, tree.path.parent}
     branch = tree.linked.common_dir / "refs" / "heads" / tree.linked.branch
     assert names | directories | {branch, branch.parent, branch.parent.parent} <= synced
-
-
-def test_what_a_session_does_meanwhile_waits_for_no_sync(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sync may last as long as the checkout. Modules that load only then would delay the agent."""
-    called, fsync = threading.Event(), os.fsync
-    in_time: list[bool] = []
-
-    def after_the_call(descriptor: int) -> None:
-        in_time.append(called.wait(_PATIENCE))
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", after_the_call)
-    make_tree(repo, meanwhile=called.set)
-    assert in_time
-    assert all(in_time)
 
 
 def test_a_branch_that_is_packed_at_once_outlives_a_power_failure(
@@ -179,7 +163,6 @@ def test_a_signal_during_the_checkout_leaves_nothing(
             owner=WorktreeOwner("a test"),
             cancel=cancelled(),
             progress=lambda _: None,
-            meanwhile=lambda: None,
         )
     _nothing_left(repo)
 

@@ -47,7 +47,7 @@ def test_the_ignore_files_are_read_as_git_reads_them(
         repo.write(name, content)
     repository = locate_repository(git_in(repo.path))
     assert is_ignored(git_in(repo.path), ".ralph/worktrees/probe") == hidden
-    assert is_hidden(git_in(repo.path), repository, lambda: None) == hidden
+    assert is_hidden(git_in(repo.path), repository) == hidden
 
 
 def test_a_plain_rule_needs_no_git(repo: Repo, tmp_path: Path) -> None:
@@ -55,6 +55,4 @@ def test_a_plain_rule_needs_no_git(repo: Repo, tmp_path: Path) -> None:
     repo.write(ROOT, ".ralph/worktrees/\n")
     repository = locate_repository(git_in(repo.path))
     no_git = git_in(repo.path)._replace(env={"PATH": str(tmp_path)})
-    called: list[int] = []
-    assert is_hidden(no_git, repository, lambda: called.append(1))
-    assert called == [1]
+    assert is_hidden(no_git, repository)

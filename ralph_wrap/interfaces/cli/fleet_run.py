@@ -22,7 +22,7 @@ from ralph_wrap.interfaces.cli.boundary import boundary, needs_extra
 from ralph_wrap.interfaces.cli.options import Directory, checked, flags, with_options
 from ralph_wrap.interfaces.fleet.hosts import HostFleet, check_hosts, script
 from ralph_wrap.interfaces.fleet.index import STOPPED
-from ralph_wrap.interfaces.fleet.kubernetes.cluster import ClusterConfig
+from ralph_wrap.interfaces.fleet.kubernetes.cluster import FILE, ClusterConfig, read_cluster
 from ralph_wrap.interfaces.fleet.kubernetes.job import job_manifest
 from ralph_wrap.interfaces.fleet.kubernetes.kubectl import Kubectl
 from ralph_wrap.interfaces.fleet.listing import read_indexes
@@ -165,10 +165,8 @@ def cluster_of(project: Project, log: Log) -> ClusterConfig:
         UntrustedError: the user has not approved it.
 
     """
-    with needs_extra("fleet"):  # PyYAML may not be installed
-        from ralph_wrap.interfaces.fleet.kubernetes.cluster import FILE, read_cluster  # noqa: PLC0415
-
-    config = read_cluster(project.main)
+    with needs_extra("fleet"):
+        config = read_cluster(project.main)
     stated = json.loads(json.dumps(config._asdict()))
     if trust.implied(project.environ) or trust.is_approved(
         project.main, stated, project.environ, trust.FLEET

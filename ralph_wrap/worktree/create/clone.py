@@ -54,7 +54,6 @@ def create_clone(
     owner: WorktreeOwner,
     cancel: CancelToken,
     progress: Callable[[str], None],
-    meanwhile: Callable[[], object],
     layout: WorktreeLayout = EVERYTHING,
 ) -> LinkedWorktree:
     """Make a clone with every file checked out, and its replica.
@@ -70,7 +69,6 @@ def create_clone(
         owner: the mark and the lock of the registration.
         cancel: a signal interrupts the checkout.
         progress: called with the progress of a checkout that takes a second or more.
-        meanwhile: called once while git checks the files out.
         layout: the part of the repository that it holds.
 
     Raises:
@@ -104,7 +102,7 @@ def create_clone(
             for registration in (own, tree.registration):
                 prepare(git, registration, layout)
             clone_git = tree._replace(registration=own, common_dir=own).git(git)
-            check_out_new(clone_git, cancel, progress, meanwhile)
+            check_out_new(clone_git, cancel, progress)
             link(path, repository.root, layout.links)
             refresh(tree, git._replace(cwd=replica, git_dir=replica))
             files.fsync(own, path, path.parent, tree.registration, replica)

@@ -80,8 +80,6 @@ def create(
     owner: WorktreeOwner,
     cancel: CancelToken,
     progress: Callable[[str], None],
-    begin: Callable[[], object] = lambda: None,
-    meanwhile: Callable[[], object],
     registered: Callable[[LinkedWorktree], object] = lambda _: None,
     layout: WorktreeLayout = EVERYTHING,
     warm: WarmWorktree | None = None,
@@ -99,8 +97,6 @@ def create(
         owner: the mark and the lock of the registration.
         cancel: a signal interrupts the checkout.
         progress: called with the progress of a checkout that takes a second or more.
-        begin: called once when git has begun to check the files out; it should start processes, and not wait.
-        meanwhile: called once while git checks the files out.
         registered: called under the repository's lock, before another process can see the worktree.
         layout: the part of the repository that it holds.
         warm: a warm worktree to take instead of a new one, if it is still unchanged.
@@ -136,7 +132,7 @@ def create(
                 undo.callback(abandon, worktree)
             prepare(git, worktree.registration, layout)
             registered(worktree)
-        _check_out(worktree, git, warm.commit if warm else None, cancel, progress, begin, meanwhile)
+        _check_out(worktree, git, warm.commit if warm else None, cancel, progress)
         link(path, repository.root, layout.links)
     return worktree
 
@@ -220,10 +216,8 @@ def _check_out(
     commit: str | None,
     cancel: CancelToken,
     progress: Callable[[str], None],
-    begin: Callable[[], object],
-    meanwhile: Callable[[], object],
 ) -> None:
-    """Check out the missing files; the last four arguments are those of :func:`create`.
+    """Check out the missing files; the last two arguments are those of :func:`create`.
 
     Arguments:
         git: git in the repository.
@@ -231,28 +225,19 @@ def _check_out(
 
     """
     worktree_git = worktree.git(git)
-
-    def while_git_works() -> None:
-        begin()  # it starts processes, which is slower while other threads run
-        wait = _start_to_sync_names(worktree)
-        meanwhile()
-        wait()
-
+    wait_for_names = _start_to_sync_names(worktree)
     if commit is None:
-        check_out_new(worktree_git, cancel, progress, while_git_works)
-        return
-    if commit == worktree.base:
-        while_git_works()
-    else:
-        _move(worktree_git, commit, worktree.base, cancel, progress, while_git_works)
-    settle(worktree.registration)
+        check_out_new(worktree_git, cancel, progress)
+    elif commit != worktree.base:
+        _move(worktree_git, commit, worktree.base, cancel, progress)
+    wait_for_names()
+    if commit is not None:
+        settle(worktree.registration)
 
 
-def check_out_new(
-    git: Git, cancel: CancelToken, progress: Callable[[str], None], meanwhile: Callable[[], object]
-) -> None:
+def check_out_new(git: Git, cancel: CancelToken, progress: Callable[[str], None]) -> None:
     """Check every file of HEAD out, where none is yet; the arguments are those of :func:`create`."""
-    _run(git, cancel, progress, meanwhile, *_CHECKOUT)
+    _run(git, cancel, progress, *_CHECKOUT)
 
 
 def _move(
@@ -261,28 +246,25 @@ def _move(
     new: str,
     cancel: CancelToken,
     progress: Callable[[str], None],
-    meanwhile: Callable[[], object],
 ) -> None:
     """Check out the differences between two commits."""
     command = ("read-tree", "-v", "-m", "-u", "--no-recurse-submodules", old, new)
     try:
-        _run(git, cancel, progress, meanwhile, *command)
+        _run(git, cancel, progress, *command)
     except GitError:  # the index has other times for files: a copy of the project, another mount
         run_git(git, "update-index", "-q", "--refresh", accept=(0, 1))
-        _run(git, cancel, progress, lambda: None, *command)
+        _run(git, cancel, progress, *command)
 
 
 def _run(
     git: Git,
     cancel: CancelToken,
     progress: Callable[[str], None],
-    meanwhile: Callable[[], object],
     *command: str,
 ) -> None:
     """Run a git command that checks files out, report its progress, and end it after a signal."""
     config = (*_PARALLEL_CHECKOUT, *(SPARSE if git.git_dir and is_sparse(git.git_dir) else ()))
     with start_git(git, *command, config=config) as running:
-        meanwhile()
         shown, due, pause = "", time.monotonic() + FIRST_SEARCH, FIRST_SEARCH
         while not running.ended(_STOP_LATENCY):
             if time.monotonic() >= due:

@@ -91,20 +91,8 @@ class LeakMonitor:
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
-            self.begin()
-            self._seen = self._seen or self._finish()
-        elif self._looking is not None:
-            self._looking.__exit__()
-
-    def begin(self) -> None:
-        """Start the first observation; a further call does nothing."""
-        if self._looking is None and self._seen is None and not self._trouble:
             self._looking = self._start()
-
-    def take_first(self) -> None:
-        """Take the first observation now if git is done with it, else at the end of the context."""
-        if self._looking is not None and self._looking.is_done(_STEP):
-            self._seen, self._looking = self._finish(), None
+            self._seen = self._finish()
 
     def look(self, when: str) -> bool:
         """Observe, log the changes since the last observation, and return whether there are any.

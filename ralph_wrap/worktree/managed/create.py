@@ -68,7 +68,6 @@ def make(
             owner=WorktreeOwner(f"{LOCKED}{mark.branch}"),
             cancel=cancel,
             progress=progress,
-            meanwhile=lambda: None,
             registered=lambda tree: _complete(tree, git, repository, mark, hooks_off=hooks_off),
             layout=layout,
         )

@@ -161,7 +161,6 @@ class Sessions(RuleBasedStateMachine):
             record=record,
             log=log,
             cancel=NEVER,
-            meanwhile=lambda: None,
         )
         attic = self.attic / record.session
         attic.mkdir(parents=True)

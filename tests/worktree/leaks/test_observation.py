@@ -21,7 +21,6 @@ from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 from ralph_wrap.worktree.leaks.observation import Observation, ObservedCheckout, RunningObservation
 from tests.support.cancelling import cancelled
 from tests.support.git_shim import shim_git
-from tests.support.pid1 import children
 from tests.support.repo import make_repo
 
 if TYPE_CHECKING:
@@ -238,7 +237,7 @@ def test_a_long_session_has_a_bounded_report(room: Room) -> None:
     with room.narrated.open("wb") as narrated:
         looking = leak_monitor(room, narrated.fileno())
         with looking:
-            looking.begin()
+            pass
         for number in range(103):
             room.repo.write("new", "x" * number)
             assert looking.look(f"during iteration {number}")
@@ -250,27 +249,13 @@ def test_a_long_session_has_a_bounded_report(room: Room) -> None:
     )
 
 
-def test_a_lookout_that_is_left_by_an_error_leaves_nothing_running(room: Room) -> None:
-    """A worktree could not be made: its git is ended, and reaped."""
-
-    def fail() -> None:
-        with room.narrated.open("wb") as narrated, leak_monitor(room, narrated.fileno()) as looking:
-            looking.begin()
-            raise KeyError
-
-    before = {*children(os.getpid())}  # other tests may have left some
-    with pytest.raises(KeyError):
-        fail()
-    assert {*children(os.getpid())} <= before
-
-
 def test_a_hanging_git_delays_no_end(room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a signal has come before the start, nothing is waited for or reported."""
     monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" status "*) exec sleep 600 ;;'))
     with room.narrated.open("wb") as narrated:
         looking = leak_monitor(room, narrated.fileno(), stopped=True)
         with looking:
-            looking.begin()
+            pass
     assert (looking.found, room.narrated.read_bytes()) == ((), b"")
 
 
@@ -281,27 +266,15 @@ def test_a_git_that_hangs_for_good_is_given_up(
     monkeypatch.setattr("ralph_wrap.worktree.leaks.monitor._PATIENCE", 0.1)
     monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" status "*) exec sleep 600 ;;'))
     with room.narrated.open("wb") as narrated, leak_monitor(room, narrated.fileno()) as looking:
-        looking.begin()
+        pass
     assert b"cannot look for changes outside the worktree: git takes too long" in room.narrated.read_bytes()
     assert looking.found == ("not known: git takes too long",)
-
-
-def test_the_first_observation_is_taken_as_soon_as_git_is_done(room: Room) -> None:
-    """A change after that is reported, although the context has not ended."""
-    with room.narrated.open("wb") as narrated, leak_monitor(room, narrated.fileno()) as looking:
-        looking.begin()
-        for _ in range(100):  # each waits for git, at most 0.1 s
-            looking.take_first()
-        (room.repo.path / ".git" / "hooks").mkdir(exist_ok=True)
-        (room.repo.path / ".git" / "hooks" / "post-commit").write_text("x")
-    assert looking.look("during iteration 1")
-    assert "hooks/post-commit" in looking.found[0]
 
 
 def test_a_started_observation_is_compared_once(room: Room) -> None:
     """Without a start there is nothing to compare."""
     with room.narrated.open("wb") as narrated, leak_monitor(room, narrated.fileno()) as looking:
-        looking.begin()
+        pass
     (room.repo.path / "late.txt").write_text("x")
     assert not looking.finish_look("during iteration 1")
     looking.start_look()

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from ralph_wrap.config.parsers import did_you_mean, duration
 from ralph_wrap.errors import UsageError
 from ralph_wrap.system import files
@@ -66,8 +64,11 @@ def read_cluster(root: Path) -> ClusterConfig:
 
     Raises:
         UsageError: there is no such file, or a key in it is wrong.
+        ImportError: PyYAML, which the extra ``fleet`` brings, is not installed.
 
     """
+    import yaml  # noqa: PLC0415 -- it may not be installed
+
     path = root / FILE
     try:
         content = files.read(path, _LARGEST)
