@@ -11,6 +11,7 @@ import pytest
 from ralph_wrap import errors
 from ralph_wrap.errors import IsolationError, RalphError
 from tests.support.merging import branch
+from tests.support.needs import git_since
 from tests.support.repo import Repo
 from tests.support.sessions import command, run
 from tests.support.trees import make_tree
@@ -33,6 +34,12 @@ def partial(repo: Repo, tmp_path: Path) -> Repo:
     return clone
 
 
+def _cure(clone: Repo) -> None:
+    """Type the command of the hint, which git has since 2.36."""
+    git_since(2, 36).check()
+    subprocess.run(shlex.split(CURE), cwd=clone.path, check=True, capture_output=True)
+
+
 def _is_left(repo: Repo) -> bool:
     """Return whether there is only what was there before."""
     return repo.branches() == ["main", "ralph/aaaa"] and repo.worktrees() == []
@@ -43,7 +50,7 @@ def test_a_session_ends_with_the_command_to_type(partial: Repo) -> None:
     ended = run(partial.path, "-n", "1", "--", "touch", "made")
     assert (ended.status, ended.warnings[-1]["hint"].endswith(CURE)) == (125, True), ended.stderr
     assert ((partial.path / "made").exists(), _is_left(partial)) == (False, True)
-    subprocess.run(shlex.split(CURE), cwd=partial.path, check=True, capture_output=True)
+    _cure(partial)
     again = run(partial.path, "-n", "1", "--", "cat", "file.txt")
     assert (again.stdout, again.report["fallback"]) == (b"one\n", None), again.stderr
 
@@ -52,7 +59,7 @@ def test_a_session_in_a_clone_ends_with_the_command_to_type(partial: Repo) -> No
     """A private clone borrows the objects; after the command it has all of them."""
     ended = run(partial.path, "-n", "1", "--isolation", "clone", "--", "touch", "made")
     assert (ended.status, ended.warnings[-1]["hint"].endswith(CURE)) == (125, True), ended.stderr
-    subprocess.run(shlex.split(CURE), cwd=partial.path, check=True, capture_output=True)
+    _cure(partial)
     again = run(partial.path, "-n", "1", "--isolation", "clone", "--", "cat", "file.txt")
     assert (again.stdout, again.status) == (b"one\n", 0), again.stderr
 
@@ -78,7 +85,7 @@ def test_a_command_names_the_cure_and_changes_nothing(partial: Repo, words: str)
     ended = command(*words.split(), cwd=partial.path)
     assert (ended.status == 0, CURE in ended.stderr) == (words == "review", True), ended.stderr
     assert (partial.git("for-each-ref"), _is_left(partial)) == (before, True)
-    subprocess.run(shlex.split(CURE), cwd=partial.path, check=True, capture_output=True)
+    _cure(partial)
     partial.git("reset", "-q", "--hard")
     again = command(*words.split(), cwd=partial.path)
     assert again.status == (REFUSED if words.startswith("drop") else 0), again.stderr

@@ -57,8 +57,9 @@ class Result:
 
     @property
     def warnings(self) -> list[dict[str, Any]]:
-        """Its narrated warnings and errors."""
-        return [event for event in self.narration if event["level"] != "info"]
+        """Its narrated warnings and errors, without the one that git before 2.31 gives each session."""
+        told = [event for event in self.narration if event["event"] != "hooks.not_disabled"]
+        return [event for event in told if event["level"] != "info"]
 
     @property
     def ending(self) -> tuple[str, int, int]:

@@ -81,7 +81,11 @@ REFS = {
         "git stash -q",
         ['stash entry "WIP on main: ID second" created at ID', "file.txt (restored)"],
     ),
-    "stashed inside": ("", f"{IN}{EDIT}; git stash -q -m x", ['stash entry "On ralph/ID: x" created at ID']),
+    "stashed inside": (  # git stash push names the branch: its versions differ in the name
+        "",
+        f"{IN}{EDIT}; git stash store -m x $(git stash create)",
+        ['stash entry "x" created at ID'],
+    ),
     "an older stash dropped": (
         f"{EDIT}; git stash -q -m one; {EDIT}; {EDIT}; git stash -q -m two",
         "git stash drop -q stash@{1}",

@@ -391,8 +391,8 @@ def test_a_repeated_save_has_the_index_of_a_submodule(tmp_path: Path) -> None:
     path = tree.inside.write("new.txt", "new\n")
     damage_loose(tree.repo, tree.inside.git("hash-object", "-w", path), "empty")
     assert tree.finish().kept is None
-    assert [*held(project.store)] == ["commit-1"]
-    assert project.store.git("show", "refs/ralph/snapshots/00aa/commit-1^2:file.txt") == "staged"
+    assert [*held(project.store)] == ["submodule-1"]
+    assert project.store.git("show", "refs/ralph/snapshots/00aa/submodule-1^2:file.txt") == "staged"
 
 
 def test_what_a_sparse_partial_clone_lacks_is_not_missed(repo: Repo, tmp_path: Path) -> None:
