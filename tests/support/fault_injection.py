@@ -19,6 +19,7 @@ and a pipe for pid and status.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import functools
 import gc
@@ -31,7 +32,9 @@ import signal
 import socket
 import stat
 import sys
+import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pkgutil import walk_packages
@@ -41,6 +44,7 @@ import typer.main
 
 import ralph_wrap
 from ralph_wrap.__main__ import main
+from ralph_wrap.interfaces.cli.app import all_loaded
 from ralph_wrap.system import process
 from ralph_wrap.system.log import Log
 from ralph_wrap.worktree.trash import deletion
@@ -255,8 +259,26 @@ def _become(asked: dict[str, Any], files: list[int]) -> None:
         inject(Points(points, fault, int(number)))
 
 
+def _end_a_fork(run: Callable[[], None]) -> None:
+    """Run a command, and end as Python does, but free nothing: all modules are loaded, which takes 50 ms."""
+    try:
+        run()
+        status: object = 0
+    except SystemExit as ended:
+        status = ended.code
+    if not isinstance(status, int | None):
+        raise SystemExit(status)
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 -- it waits for other threads
+    atexit._run_exitfuncs()  # noqa: SLF001
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os._exit(status or 0)
+
+
 def _warm_up() -> None:
     typer.main.get_command = functools.cache(typer.main.get_command)  # they are the same for each command
+    all_loaded()
     kept = os.dup(1), os.dup(2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(1, 2)
@@ -277,4 +299,4 @@ if __name__ == "__main__":
         inject(Points(where, what, int(at)))
         main()
     _serve()
-    main()
+    _end_a_fork(main)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from importlib import import_module
 from importlib.metadata import version as installed_version
 from inspect import getdoc
@@ -191,10 +192,11 @@ class LazyCommand(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Read the arguments, as the command itself does."""
-        return self.load().make_context(info_name, args, parent, **extra)
+        return self.loaded.make_context(info_name, args, parent, **extra)
 
-    def load(self) -> Any:
-        """Import the command, and return it as Typer makes it: a command, or a group of commands."""
+    @cached_property
+    def loaded(self) -> Any:
+        """The command itself, as Typer makes it: a command, or a group of commands."""
         module = import_module(f"{__package__}.{self._row.module}")
         assert self.name is not None
         defined = getattr(module, self.name)
@@ -263,7 +265,7 @@ def all_loaded() -> Any:
     """Return Typer's group with each command loaded, for what describes all of them."""
     group: Any = typer.main.get_command(app)
     group.commands = {
-        name: command.load() if isinstance(command, LazyCommand) else command
+        name: command.loaded if isinstance(command, LazyCommand) else command
         for name, command in group.commands.items()
     }
     return group
