@@ -116,13 +116,6 @@ def installed(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: found for name, found in paths.items() if found}
 
 
-def _can_run(program: str, path: str) -> bool:
-    """Return what :func:`shutil.which` finds; that module takes as long to load as two git commands run."""
-    directories = [""] if "/" in program else path.split(os.pathsep)
-    found = (Path(directory, program) for directory in directories)
-    return any(os.access(file, os.X_OK) and not file.is_dir() for file in found)
-
-
 def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
     """Check that a command can be run, before a worktree or a branch is created for it.
 
@@ -137,7 +130,7 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
     if "/" in program and not program.startswith("/"):
         return
     path = environ.get("PATH", os.defpath)
-    if _can_run(program, path):
+    if shutil.which(program, path=path):
         return
     found = shutil.which(program, os.F_OK, path)
     if found or Path(program).is_dir():

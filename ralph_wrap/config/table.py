@@ -105,8 +105,8 @@ def option(*, default: _Default, kind: ValueKind, help: str, **more: Any) -> _De
 class Table:
     """An immutable value whose class declares its fields with type and default, as options or plain fields.
 
-    It has the interface of a named tuple, but no compiled annotations: those delay every start. A subclass
-    has the fields of all its bases, the last base first, and then its own.
+    It has the interface of a named tuple, and can be derived from: a subclass has the fields of all its
+    bases, the last base first, and then its own.
     """
 
     _fields: ClassVar[tuple[str, ...]]

@@ -20,7 +20,7 @@ _COMMAND = ("worktree", "list", "--porcelain")
 _BRANCHES = "refs/heads/"
 # The content of a ref is on the disk before its name is: after a power failure no ref is an empty file.
 _WRITTEN_OUT = ("-c", "core.fsync=reference", "-c", "core.fsyncMethod=writeout-only")
-_ESCAPE = rb"(?s)\\([0-7]{3}|.)"  # compiled on first use: it is seldom needed, and would slow every start
+_ESCAPE = re.compile(rb"(?s)\\([0-7]{3}|.)")
 _ESCAPED = dict(zip(b"abtnvfr", b"\a\b\t\n\v\f\r", strict=True))
 
 
@@ -93,7 +93,7 @@ def _with_line(info: WorktreeInfo, key: bytes, value: bytes) -> WorktreeInfo:
 def _unquoted(value: bytes) -> bytes:
     if value[:1] != b'"':
         return value
-    return re.sub(_ESCAPE, _unescaped, value[1:-1])
+    return _ESCAPE.sub(_unescaped, value[1:-1])
 
 
 def _unescaped(match: re.Match[bytes]) -> bytes:

@@ -69,7 +69,7 @@ def started(session: str) -> datetime:
         ValueError: there is no such day or hour.
 
     """
-    # Not by strptime(), which loads the locale: every start would wait for that.
+    # Not by strptime(), whose error does not say which number is wrong.
     day, clock = session[:8], session[9:15]
     year, month, date = map(int, (day[:4], day[4:6], day[6:]))
     hour, minute, second = map(int, (clock[:2], clock[2:4], clock[4:]))

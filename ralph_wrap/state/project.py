@@ -224,7 +224,7 @@ def own_registry(project: Project) -> Registry:
 
 
 def has_ownerless(project: Project) -> bool:
-    """Tell within a few milliseconds whether there may be sessions with a dead owner."""
+    """Return whether there may be sessions with a dead owner, without reading any record."""
     return any(registry.has_ownerless() for registry in registries(project))
 
 

@@ -106,7 +106,7 @@ class Registry(NamedTuple):
             lock.release(unlink=not (of_session and self.has(path.stem)))
 
     def has_ownerless(self) -> bool:
-        """Return whether there is a record whose lock is free; this check is fast enough for each ``run``."""
+        """Return whether there is a record whose lock is free. Each ``run`` asks this first."""
         try:
             return not all(map(_is_owned, self._locks()))
         except OSError:

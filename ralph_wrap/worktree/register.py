@@ -37,7 +37,7 @@ from ralph_wrap.worktree.ownership import SessionMark, others_naming, write_mark
 
 _UNLOGGED = ("-c", "core.logAllRefUpdates=false")  # the reflog begins with the work in the worktree
 _PATIENCE = 10.0  # seconds for git to create a branch, after another step of the start has failed
-_UNFIT = r"[^\w.-]|^\.|\.(?=\.|$|lock$)"  # characters that no name of a registration has
+_UNFIT = re.compile(r"[^\w.-]|^\.|\.(?=\.|$|lock$)")  # characters that no name of a registration has
 
 
 class WorktreeBranch(NamedTuple):
@@ -233,9 +233,7 @@ def _make_directory(common_dir: Path, name: str, reason: str) -> Path:
 
 def _fitting(name: str) -> str:
     """Return a name that fits into the names of refs (git-check-ref-format(1))."""
-    if name.replace("-", "").isalnum():  # a session's: the pattern takes 0.2 ms to compile
-        return name
-    return re.sub(_UNFIT, "-", name)
+    return _UNFIT.sub("-", name)
 
 
 def _lock_or_remove(registration: Path, reason: str) -> None:

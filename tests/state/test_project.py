@@ -1,4 +1,4 @@
-"""What a start learns from the directories of a project, before it loads the sweep."""
+"""What a start learns from the directories of a project, before it sweeps."""
 
 from __future__ import annotations
 

@@ -33,8 +33,6 @@ _LONGEST_PREFIX = 100  # bytes: prefix, slug, number and git's ".lock" are one f
 def slug(task: str) -> str:
     """Return the words of a task without stop words, joined by hyphens.
 
-    The table for letters outside ASCII is loaded only for a task that has one.
-
     Arguments:
         task: the description of a task, in any language.
 

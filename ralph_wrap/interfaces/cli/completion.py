@@ -50,7 +50,6 @@ def dropped(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
 
 
 def _of(context: typer.Context, read: Callable[[Project], Iterable[Found]]) -> Iterator[Found]:
-
     typed = context.params.get("directory") or context.params.get("project") or "."  # text, not yet a Path
     with suppress(RalphError, OSError):  # completion shows no errors
         yield from read(find_project(Path(typed), os.environ))

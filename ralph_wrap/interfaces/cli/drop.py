@@ -175,7 +175,6 @@ def _line(row: DroppedBranch) -> str:
 
 
 def _seconds(text: str | None) -> float | None:
-
     try:
         return None if text is None else duration(text)
     except ValueError as error:

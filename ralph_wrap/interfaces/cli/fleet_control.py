@@ -51,7 +51,6 @@ class _Fleet(NamedTuple):
 
 
 def _fleet(directory: Path) -> _Fleet:
-
     project = find_project(directory, os.environ)
     git = project.git._replace(cwd=project.main, git_dir=repository_of(project).common_dir)
     return _Fleet(project, FleetRemote(git, REMOTE), on_stderr(os.environ))
@@ -194,7 +193,6 @@ def _started(fleet: _Fleet, run: str) -> StartedRun:
 
 
 def _spec(fleet: _Fleet, started: StartedRun) -> FleetSpec:
-
     fleet.remote.fetch([spec_ref(started.run)])
     return read_spec(fleet.remote.git, started.spec)[0]
 
@@ -206,7 +204,6 @@ def _on_hosts(fleet: _Fleet, run: str) -> StartedRun | None:
 
 
 def _checked(run: str) -> str:
-
     if not is_run_id(run):
         raise NotFoundError(f"{run!r} is no run", "to list them: ralph-wrap fleet ps --all")
     return run

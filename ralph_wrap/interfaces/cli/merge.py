@@ -113,7 +113,6 @@ def _named(all_branches: list[Branch], name: str) -> Branch:
 
 
 def _method(*, squash: bool, rebase: bool, no_ff: bool) -> MergeMethod:
-
     switches = {MergeMethod.SQUASH: squash, MergeMethod.REBASE: rebase, MergeMethod.NO_FF: no_ff}
     chosen = [method for method, is_on in switches.items() if is_on]
     if len(chosen) > 1:
@@ -122,7 +121,6 @@ def _method(*, squash: bool, rebase: bool, no_ff: bool) -> MergeMethod:
 
 
 def _show(landed: Sequence[LandingResult], log: Log, *, json: bool) -> None:
-
     data = [result._asdict() for result in landed]
     error = problem(landed)
     if not json:

@@ -176,7 +176,6 @@ def complete_agent(incomplete: str) -> list[str]:
 
 
 def _configured() -> Iterator[str]:
-
     with suppress(RalphError, OSError):  # completion shows no errors
         root = find_project(Path(), os.environ).root
         yield from dict(of_project(root, os.environ).agents)

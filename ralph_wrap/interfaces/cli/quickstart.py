@@ -123,7 +123,6 @@ def _listed(first: FirstFiles) -> Iterator[str]:
 
 
 def _next(first: FirstFiles, agent: str, project: Project, *, located_at: str) -> Iterator[str]:
-
     command = located(shlex.join(["ralph-wrap", "run", *first.options]), located_at)
     if agent in agents.NAMES and agent not in agents.installed(project.environ):
         command = f"{agents.known(agent).install} && {command}"

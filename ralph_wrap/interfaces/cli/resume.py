@@ -257,7 +257,6 @@ def _require_readable(session: ResumableSession) -> None:
 
 
 def _is_in_project(directory: Path, project: Project) -> bool:
-
     if not directory.is_dir() or project.repository is None:
         return directory.is_dir()
     found = find_project_without_git(directory, project.environ)

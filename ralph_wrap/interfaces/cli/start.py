@@ -44,7 +44,6 @@ def sweep_first(project: Project, settings: Settings, signals: SignalHandlers | 
     """Finish dead sessions, if there are any. A session that cannot be finished does not stop the new one."""
     if not has_ownerless(project) and not has_trash(project):
         return
-
     swept = sweep(
         project,
         log=log,

@@ -105,7 +105,7 @@ def _restrict(writable: Sequence[str] | None) -> None:
     ruleset = _checked(libc.syscall(_CREATE_RULESET, ctypes.byref(fields), size, ctypes.c_uint(0)))
     for path in writable or ():
         beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        allowed = rights if os.path.isdir(path) else rights & _OF_FILES  # noqa: PTH112 -- pathlib loads long
+        allowed = rights if os.path.isdir(path) else rights & _OF_FILES  # noqa: PTH112 -- a text
         rule = allowed.to_bytes(8, sys.byteorder) + beneath.to_bytes(4, sys.byteorder)
         _checked(libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, ctypes.c_uint(0)))
         os.close(beneath)

@@ -305,16 +305,6 @@ def test_the_project_can_be_named(repo: Repo, tmp_path: Path) -> None:
         assert made["path"].startswith(os.fspath(repo.path))
 
 
-def test_slugify_is_loaded_for_create_only(repo: Repo) -> None:
-    """The others need not wait for it."""
-    env = {"PYTHONPROFILEIMPORTTIME": "1"}
-    loaded = {
-        words[0]: "slugify" in command("worktree", *words, cwd=repo.path, env=env).stderr
-        for words in (["status"], ["create", TASK])
-    }
-    assert loaded == {"status": False, "create": True}
-
-
 def test_a_signal_during_the_checkout_leaves_nothing(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,7 +329,7 @@ def test_a_signal_during_the_checkout_leaves_nothing(
 
 @needs_other_users
 def test_root_makes_nothing_of_its_own() -> None:
-    """Everything belongs to the project's owner; tables that only root may read are loaded before."""
+    """Everything belongs to the project's owner, who need not be able to read our libraries."""
     with tempfile.TemporaryDirectory(dir="/tmp") as temporary:
         Path(temporary).chmod(0o755)
         repo = make_repo(Path(temporary) / "project")

@@ -113,7 +113,7 @@ def test_nothing_is_loaded_after_the_change(project: Project) -> None:
 def test_a_worktree_is_deleted_without_a_python_that_the_owner_can_run(
     project: Project, tmp_path: Path
 ) -> None:
-    """A fork of the session deletes it then."""
+    """The session deletes it then."""
     private = tmp_path / "private"
     private.mkdir(mode=0o700)
     (private / "python").symlink_to(sys.executable)
