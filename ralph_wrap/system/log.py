@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
 import select
@@ -86,8 +87,13 @@ class Log:
         self._file = -1
         self._early: list[bytes] | None = []
         self._warned: dict[tuple[str, str], int] = {}  # how often each warning came
+        # A program that imports us may have configured structlog for itself: with another class, events
+        # below its level would be lost, and those of an asynchronous logger would need its event loop.
         self._logger: BindableLogger = structlog.wrap_logger(
-            structlog.ReturnLogger(), processors=(_stamped, self._keep, self._print)
+            structlog.ReturnLogger(),
+            processors=(_stamped, self._keep, self._print),
+            wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
+            context_class=dict,
         )
 
     def for_other_session(self) -> Log:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -230,6 +232,22 @@ def test_all_events_are_logged(tmp_path: Path) -> None:
     identity = {"agent_id": "a3f2", "session_id": "x-a3f2"}
     logged = [_timeless(line) for line in path.read_text().splitlines()]
     assert logged == [early, *({**event, **identity} for event in EVENTS)]
+
+
+@pytest.mark.parametrize(
+    "wrapper", [structlog.make_filtering_bound_logger(logging.WARNING), structlog.stdlib.AsyncBoundLogger]
+)
+def test_structlog_of_the_calling_program_loses_no_event(tmp_path: Path, wrapper: type[Any]) -> None:
+    """A program with the Python API may have configured structlog for its own log."""
+    path = tmp_path / "events.jsonl"
+    structlog.configure(wrapper_class=wrapper)
+    try:
+        with _narrated() as (teller, _):
+            teller.attach(path)
+            teller.event("worktree.removed", "removed")
+    finally:
+        structlog.reset_defaults()
+    assert [json.loads(line)["event"] for line in path.read_text().splitlines()] == ["worktree.removed"]
 
 
 def test_a_log_is_appended_to(tmp_path: Path) -> None:
