@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 from ralph_wrap.config.options import INIT_RESUME, STOP_TIMEOUT
 from ralph_wrap.config.parsers import duration
+from ralph_wrap.interfaces.init.wait import HELD_BACK
 
 
 def init(
@@ -40,6 +42,9 @@ def init(
         raise typer.BadParameter(str(error), param_hint="--stop-timeout") from None
     # Typer would stay in the memory of PID 1. -P: no module comes from the working directory.
     words = ("-P", "-X", "utf8", "-m", "ralph_wrap.interfaces.init")
-    os.execv(  # noqa: S606 -- no shell
-        sys.executable, [sys.executable, *words, str(seconds), "yes" if resume else "no", *(command or ())]
-    )
+    argv = [sys.executable, *words, str(seconds), "yes" if resume else "no", *(command or ())]
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
+    try:
+        os.execv(sys.executable, argv)  # noqa: S606 -- no shell
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -23,12 +23,16 @@ _NOT_TAKEN = frozenset(
     )
 )
 
+HELD_BACK = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
+"""Signals that ``ralph-wrap init`` blocks before it becomes this program. The kernel discards a signal for
+PID 1 without a handler, but keeps a blocked one (pid_namespaces(7), execve(2))."""
+
 
 class SignalWaiter:
     """All signals that PID 1 handles. A signal that was ignored at our start stays ignored."""
 
     def __init__(self) -> None:
-        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, ()) - HELD_BACK
         every = signal.valid_signals() - _NOT_TAKEN
         self._taken = {n for n in every if n == signal.SIGCHLD or signal.getsignal(n) is not signal.SIG_IGN}
         signal.pthread_sigmask(signal.SIG_BLOCK, self._taken)

@@ -6,15 +6,17 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.support.needs import PID_NAMESPACES, PROGRAM_FOR_OTHERS, needs, needs_pid_namespaces
-from tests.support.pid1 import Container, heard_by, listener
+from tests.support.pid1 import NAMESPACE, Container, heard_by, listener
 from tests.support.processes import status_of
-from tests.support.wait import eventually, never
+from tests.support.sessions import PROGRAM
+from tests.support.wait import CAP, eventually, never
 
 # -- which processes get SIGTERM --
 
@@ -213,6 +215,26 @@ def test_a_second_signal_is_passed_on(project: Path) -> None:
         eventually(lambda: container.heard("session"), "it to get SIGTERM")
         container.send(signal.SIGTERM)
         assert (container.wait(), container.heard("session")) == (0, ["SIGTERM", "SIGTERM"])
+
+
+@needs_pid_namespaces
+def test_a_signal_at_the_start_is_not_lost(project: Path, tmp_path: Path) -> None:
+    """The kernel discards a signal for a PID 1 that has no handler yet, unless it is blocked."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "if os.getpid() == 1 and 'ralph_wrap.interfaces.init' in sys.orig_argv:\n"
+        "    os.kill(1, signal.SIGTERM)\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": os.fspath(tmp_path)}
+    ended = subprocess.run(
+        (*NAMESPACE, PROGRAM, "init"),
+        cwd=project,
+        env=environ,
+        stderr=subprocess.PIPE,
+        timeout=CAP,
+        check=False,
+    )
+    assert (ended.returncode, b"SIGTERM: stopping" in ended.stderr) == (0, True)
 
 
 @needs_pid_namespaces
