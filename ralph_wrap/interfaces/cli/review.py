@@ -24,7 +24,6 @@ from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, o
 from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import Directory, FetchedFrom
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
-from ralph_wrap.interfaces.web import static_report, templates
 from ralph_wrap.state.project import Project
 from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.log import Log, one_line
@@ -122,6 +121,8 @@ def _show_pull_request(opened: OpenedPullRequest, *, json: bool) -> None:
 
 def _writer() -> Callable[[Project, Review, Sequence[ReviewRow], Log, Path], None]:
     """Return the function that writes a page; its templates are read while we have the permission."""
+    from ralph_wrap.interfaces.web import static_report, templates  # noqa: PLC0415 -- for a page alone
+
     templates.load()
     return static_report.write
 
