@@ -1,13 +1,13 @@
 """Run coding agents in a loop, each in its own git worktree, and never lose their work.
 
-Python loads each public name at its first use, because the command line must not wait for all of them. It
-imports little itself: until ``__main__`` has set a handler, Ctrl-C prints a traceback.
+Each public name is loaded at its first use. Python runs this module before ``__main__``, which sets a handler
+first: until then, Ctrl-C prints a traceback.
 """
 
 import sys
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # as in ``__main__``
 if TYPE_CHECKING:
     from ralph_wrap.config import Settings
     from ralph_wrap.errors import RalphError

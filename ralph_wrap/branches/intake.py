@@ -59,14 +59,12 @@ class BundleImport(NamedTuple):
 
     Attributes:
         session: session id.
-        path: the bundle.
         refs: the refs that were changed.
         problem: why nothing, or not everything, was taken in; ``None`` if all was.
 
     """
 
     session: str
-    path: Path
     refs: tuple[str, ...] = ()
     problem: RalphError | None = None
 
@@ -86,9 +84,9 @@ def import_bundles(project: Project) -> list[BundleImport]:
                 elif ended:
                     path.unlink()
             except RalphError as error:
-                taken.append(BundleImport(path.stem, path, problem=error))
+                taken.append(BundleImport(path.stem, problem=error))
             except OSError as error:
-                taken.append(BundleImport(path.stem, path, problem=explained(error)))
+                taken.append(BundleImport(path.stem, problem=explained(error)))
     with contextlib.suppress(GitError, OSError):  # the next command tries again
         keep_bases(project)
     return taken
@@ -286,9 +284,7 @@ class _RefMoves:
         changes = [change for change in self._changes.values() if change.before != change.after]
         if changes:
             change_refs(self._git, changes, f"ralph-wrap: taken in from {self._path.stem}", int(time.time()))
-        return BundleImport(
-            self._path.stem, self._path, tuple(change.ref for change in changes), self._problem
-        )
+        return BundleImport(self._path.stem, tuple(change.ref for change in changes), self._problem)
 
     def _refuse_other_session(self) -> None:
         """Raise an error if a session that is no clone has refs of this agent id."""

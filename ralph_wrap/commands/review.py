@@ -112,13 +112,8 @@ class Review(NamedTuple):
     notes: tuple[str, ...]
 
 
-def review(project: Project) -> list[ReviewRow]:
-    """Return a row for each branch, the newest first: see :func:`look`."""
-    return look(project).rows
-
-
 def look(project: Project) -> Review:
-    """Return a row for each branch, the main branch, and notes on missing facts.
+    """Return a row for each branch, the newest first, the main branch, and notes on missing facts.
 
     Raises:
         NotFoundError: the configured main branch does not exist.

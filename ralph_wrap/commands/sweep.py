@@ -178,7 +178,7 @@ def _finish_unsaved(
 
 
 def _keeps_its_worktree(record: SessionRecord) -> bool:
-    return WorktreePolicy.of_record(record)._replace(drop_empty=False) != WorktreePolicy()
+    return WorktreePolicy.of_record(record) != WorktreePolicy()
 
 
 def _save_unsaved(

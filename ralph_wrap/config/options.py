@@ -214,14 +214,12 @@ class Settings(
     dataclass, the fields of the last group come first.
 
     Attributes:
-        typed: the options and the command that the user typed, without the project, branch and base.
         given: the text of each option outside of the file; ``None`` if a program has made the settings.
         stated: what the project decides beyond limits, by key; ``trust`` knows what of it is approved.
         replaced: the settings that another source than the project gives.
 
     """
 
-    typed: tuple[str, ...] | None = None
     given: tuple[tuple[str, str], ...] | None = None
     stated: Mapping[str, Any] = MappingProxyType({})
     replaced: frozenset[str] = frozenset()

@@ -28,30 +28,28 @@ from ralph_wrap.worktree.way_out import way_out
 
 
 class WorktreePolicy(NamedTuple):
-    """What the user wants for a session's worktree and branch at the end; by default, both are tidied up.
+    """What the user wants for a session's worktree at the end; by default, it is saved and removed.
 
     Attributes:
         keep: the worktree stays as it is, unsaved.
         on_dirty: whether uncommitted work is saved, or keeps the worktree.
         background: the worktree stays, saved, until ``ralph-wrap rm``.
-        drop_empty: a branch without any work is deleted.
 
     """
 
     keep: bool = False
     on_dirty: OnDirty = OnDirty.WIP
     background: bool = False
-    drop_empty: bool = False
 
     @classmethod
     def of_settings(cls, settings: WorktreeSettings) -> WorktreePolicy:
         """Return what the settings of a session say."""
-        return cls(settings.keep_worktree, settings.on_dirty, settings.background, settings.drop_empty)
+        return cls(settings.keep_worktree, settings.on_dirty, settings.background)
 
     @classmethod
     def of_record(cls, record: SessionRecord) -> WorktreePolicy:
         """Return what the record of a session says, which its settings wrote."""
-        return cls(record.keep_worktree, OnDirty(record.on_dirty), record.background, record.drop_empty)
+        return cls(record.keep_worktree, OnDirty(record.on_dirty), record.background)
 
 
 TO_SWEEP = "ralph-wrap sweep"

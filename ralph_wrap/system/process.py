@@ -355,7 +355,7 @@ class ProcessGroup:
                     **spec.streams._asdict(),
                     process_group=0,
                     pass_fds=(spec.inherited, *more),
-                    preexec_fn=begin,  # noqa: PLW1509 -- we start no threads
+                    preexec_fn=begin,  # noqa: PLW1509 -- it takes no lock
                 )
         except BaseException:
             # A signal that was held back raises here, Ctrl-C above all. The caller gets no group to end.

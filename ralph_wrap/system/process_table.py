@@ -92,7 +92,7 @@ def has_other_threads() -> bool:
     The directory of the threads has a link for each of them, one in its parent, and one for itself.
     """
     try:
-        return os.stat(f"{PROC}/self/task").st_nlink != _LINKS_OF_ONE_THREAD  # noqa: PTH116 -- at each start
+        return (PROC / "self" / "task").stat().st_nlink != _LINKS_OF_ONE_THREAD
     except OSError:
         return True
 

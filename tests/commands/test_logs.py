@@ -24,9 +24,9 @@ pytestmark = pytest.mark.usefixtures("ended")
 SH = ("--", "sh", "-c")
 
 
-def _follow(repo: Repo, *arguments: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+def _follow(repo: Repo, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        (PROGRAM, "logs", "-f", *arguments), cwd=repo.path, stdout=stdout, stderr=subprocess.PIPE
+        (PROGRAM, "logs", "-f", *arguments), cwd=repo.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
 
 

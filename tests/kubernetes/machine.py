@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -151,9 +150,9 @@ class Daemon:
         """Fail if it has ended."""
         assert not self.has_ended, f"{self.name} ended: {self.log.read_text()[-3000:]}"
 
-    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send the signal by its number in the machine, and wait for the end."""
-        self.machine.call("kill", f"-{number.value}", str(self.pid))
+    def kill(self) -> None:
+        """Send SIGKILL to its number in the machine, and wait for the end."""
+        self.machine.call("kill", "-KILL", str(self.pid))
         self.wait()
 
     def wait(self) -> None:

@@ -22,7 +22,6 @@ if [ "$1" = committed ]; then cat >> "$GIT_DIR/updates"; fi
 REFUSE = """#!/bin/sh
 [ ! -e "$GIT_DIR/refuse" ] || { echo 'no pushes today' >&2; exit 1; }
 """
-NOTHING = "0" * 40
 
 
 class Update(NamedTuple):

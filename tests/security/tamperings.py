@@ -27,8 +27,8 @@ def _key(key: str, value: str = EVIL) -> Tampering:
     return Tampering(lambda repo: repo.git("config", key, value), f".git/config: {key}")
 
 
-def _file(path: str, content: str = "evil\n", title: str = "", *, executable: bool = False) -> Tampering:
-    return Tampering(lambda repo: repo.write(path, content, executable=executable), title or path)
+def _file(path: str, content: str = "evil\n", *, executable: bool = False) -> Tampering:
+    return Tampering(lambda repo: repo.write(path, content, executable=executable), path)
 
 
 def _instead(path: str, make: Callable[[Path], object]) -> Tampering:

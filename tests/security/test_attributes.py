@@ -39,7 +39,7 @@ def _attributes(repo: Repo, line: str) -> None:
 
 def _is_clean(repo: Repo) -> bool:
     """Return whether ``review`` says that the branch merges without conflicts."""
-    [row] = review.review(find_project(repo.path, os.environ))
+    [row] = review.look(find_project(repo.path, os.environ)).rows
     return row.conflicts_main is False
 
 

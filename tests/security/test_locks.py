@@ -45,9 +45,9 @@ print(subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL, pass_fds=[lo
 
 
 @contextmanager
-def holder(path: Path, *, under: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[bytes]]:
+def holder(path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run a process that holds the lock on a file or a directory until it is killed."""
-    words = (*under, sys.executable, "-c", HOLD, str(path))
+    words = (sys.executable, "-c", HOLD, str(path))
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None

@@ -31,8 +31,8 @@ def typed(line: str, cwd: Path, under: Sequence[str] = WITHOUT_RIGHTS) -> subpro
     )
 
 
-def _rm(repo: Repo, name: str, under: Sequence[str] = WITHOUT_RIGHTS) -> Result:
-    with start("rm", name, cwd=repo.path, under=under) as process:
+def _rm(repo: Repo, name: str) -> Result:
+    with start("rm", name, cwd=repo.path, under=WITHOUT_RIGHTS) as process:
         stdout, stderr = process.communicate()
         return Result(process.wait(), stdout, stderr.decode(), None)
 

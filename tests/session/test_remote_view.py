@@ -17,10 +17,12 @@ RESCUE = f"refs/ralph/rescue/3f9a/{SESSION}/"
 SNAPSHOT = "refs/ralph/snapshots/3f9a/"
 
 
-def view(held: str | None = "claim0", **refs: str) -> RemoteView:
+def view(**refs: str) -> RemoteView:
     """Return a view of a remote with some refs."""
     named = {"branch": BRANCH, "wip": WIP, "one": f"{SNAPSHOT}1", "kept": f"{SNAPSHOT}commit-1"}
-    return RemoteView("3f9a", SESSION, "ralph/3f9a", held, {named[name]: oid for name, oid in refs.items()})
+    return RemoteView(
+        "3f9a", SESSION, "ralph/3f9a", "claim0", {named[name]: oid for name, oid in refs.items()}
+    )
 
 
 def test_a_push_brings_what_differs() -> None:

@@ -102,7 +102,6 @@ def record(
     *,
     branch: str | None = None,
     began: datetime = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
-    report: bool = True,
     title: str = "",
     branch_created: bool = False,
     **fields: Any,
@@ -115,10 +114,9 @@ def record(
         base: what it recorded as such.
         branch: what it worked on, unless that is named by its id.
         began: when.
-        report: whether it has left a report.
         title: what people call it.
         branch_created: whether it made its branch.
-        fields: the other fields of its record.
+        fields: the other fields of its report.
 
     """
     home = Registry(repo.path / ".ralph" / "run")
@@ -144,8 +142,7 @@ def record(
     directory = home.sessions / session
     directory.mkdir()
     (directory / "record.json").write_bytes(known.to_json())
-    if report:
-        made = SessionReport.of(known, ended_by="promise", exit_status=0, commits=1, iterations=3)
-        fields = {"ended": "2026-01-02T04:05:06+00:00", **fields}
-        (directory / "report.json").write_bytes(made._replace(**fields).to_json())
+    made = SessionReport.of(known, ended_by="promise", exit_status=0, commits=1, iterations=3)
+    fields = {"ended": "2026-01-02T04:05:06+00:00", **fields}
+    (directory / "report.json").write_bytes(made._replace(**fields).to_json())
     return session

@@ -24,18 +24,17 @@ def claim_of(remote: Repo, agent_id: str) -> dict[str, Any]:
     return found
 
 
-def killed(repo: Repo, script: str, *, until: str, options: tuple[str, ...] = ()) -> str:
+def killed(repo: Repo, script: str, *, until: str) -> str:
     """Kill a mirrored session with its agent once a snapshot on the remote has a file; return its id.
 
     Arguments:
         script: of the agent, for ``sh -c``; it writes its pid to ``../agent.pid``, beside the project.
         until: path of the file.
-        options: of ``ralph-wrap run``.
 
     """
     pid_file = repo.path.parent / "agent.pid"
     pid_file.unlink(missing_ok=True)
-    with Session(repo.path, "--remote", "origin", *options, "--", "sh", "-c", script) as session:
+    with Session(repo.path, "--remote", "origin", "--", "sh", "-c", script) as session:
         agent_id = session.directory.name.rpartition("-")[2]
         origin = Repo(repo.path.parent / "remote.git")
         eventually(lambda: is_mirrored(origin, agent_id, until), "the snapshot on the remote")

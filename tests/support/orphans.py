@@ -13,7 +13,7 @@ from tests.support.repo import Repo
 from tests.support.sessions import Session, command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tests.support.sessions import Result
 
@@ -90,9 +90,9 @@ class Orphan:
         return self.record.exists() and self.registration.exists() and self.worktree.exists()
 
 
-def sweep(repo: Repo, *arguments: str, env: Mapping[str, str] | None = None) -> Result:
+def sweep(repo: Repo, *arguments: str) -> Result:
     """Run ``ralph-wrap sweep``."""
-    return command("sweep", *arguments, cwd=repo.path, env=env)
+    return command("sweep", *arguments, cwd=repo.path)
 
 
 def orphan(repo: Repo, *options: str, work: str = "echo new > new") -> Orphan:

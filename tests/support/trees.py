@@ -54,7 +54,6 @@ class Tree:
     def finish(
         self,
         *,
-        keep: str | None = None,
         keep_dirty: bool = False,
         unstarted: bool = False,
         restored: str | None = None,
@@ -66,7 +65,7 @@ class Tree:
             git.Git(self.repo.path, git.git_environment(os.environ)),
             SaveRequest(ID, SESSION, commits_only=keep_dirty, unstarted=unstarted, restored=restored),
             trash=self.repo.path / ".ralph" / "run" / "trash",
-            keep=keep,
+            keep=None,
             cancel=cancel,
         )
 

@@ -49,15 +49,15 @@ def never(look: Callable[[], object], what: str, windows: int = 1) -> None:
         time.sleep(STEP)
 
 
-def steady(look: Callable[[], object], what: str, windows: int = 1) -> None:
-    """Wait until *look* has answered the same for some windows of absence."""
+def steady(look: Callable[[], object], what: str) -> None:
+    """Wait until *look* has answered the same for a window of absence."""
     answers: list[tuple[object, float]] = []
 
     def unchanged() -> bool:
         answer = look()
         if not answers or answers[-1][0] != answer:
             answers.append((answer, time.monotonic()))
-        return time.monotonic() >= answers[-1][1] + windows * ABSENCE
+        return time.monotonic() >= answers[-1][1] + ABSENCE
 
     eventually(unchanged, f"{what} to stay the same")
 

@@ -26,8 +26,6 @@ from tests.support.wait import eventually
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PATIENCE = 10.0  # seconds
-
 
 def _nothing_left(repo: Repo) -> None:
     assert repo.branches() == ["main"]

@@ -12,7 +12,6 @@ from ralph_wrap.system import container
 
 _HOST_INITS = {"systemd", "init", "runit", "openrc-init", "dinit", "procd"}
 _LONGEST = 60  # characters of a command line
-_DEFAULT = 8.0  # seconds, default of `ralph-wrap init --stop-timeout`; commands must not import interfaces
 _DOCKER = 10.0  # seconds, default of `docker stop`
 
 

@@ -13,21 +13,11 @@ from __future__ import annotations
 from ralph_wrap.commands.merge.merge import LandingResult, land, problem, undo_killed
 from ralph_wrap.commands.merge.target import LandingTarget, target_of
 from ralph_wrap.commands.merge.trial_merge import MergeMethod
-from ralph_wrap.state import check_results as checks
-from ralph_wrap.state.check_results import CheckResult
-from ralph_wrap.state.project import Project
-
-
-def check_results(project: Project) -> dict[str, CheckResult]:
-    """Return the newest result of the project's check for each checked tip."""
-    return checks.results(project)
-
 
 __all__ = [
     "LandingResult",
     "LandingTarget",
     "MergeMethod",
-    "check_results",
     "land",
     "problem",
     "target_of",

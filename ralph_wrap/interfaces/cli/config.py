@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
+from ralph_wrap.commands import config as use_case
 from ralph_wrap.commands.config import EffectiveSetting
-from ralph_wrap.commands.config import show as use_case
 from ralph_wrap.config.schema import schema as config_schema
 from ralph_wrap.interfaces.cli import table as tables
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary
@@ -23,7 +23,7 @@ def show(
     """Print each setting that a session would have, and its source. Runs nothing."""
     with boundary("config show", json=json, project=project) as log:
         environ = become_owner(project, log)
-        effective = use_case(find_project(project, environ), Path.cwd())
+        effective = use_case.show(find_project(project, environ), Path.cwd())
         if json:
             answer("config show", [setting._asdict() for setting in effective])
             return

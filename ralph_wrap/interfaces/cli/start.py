@@ -137,7 +137,7 @@ def start(
         _warn(project, settings, flags, environ, log)
 
         session = Session(
-            settings._replace(background=background, typed=_typed(flags, command)),
+            settings._replace(background=background),
             environ=environ,
             project=project,
             log=log,
@@ -155,18 +155,6 @@ def start(
 def _agrees(lines: Sequence[str], question: str, signals: SignalHandlers | None) -> bool:
     """Ask the user, if there is a terminal to ask on; a script goes on with the warning alone."""
     return not can_ask() or confirm(lines, question, signals)
-
-
-def _typed(flags: Mapping[str, str | None], command: Sequence[str]) -> tuple[str, ...]:
-    """Return the words that start the same session again on an existing branch."""
-    words: list[str] = []
-    for name, value in flags.items():
-        row = config.ROWS[name]
-        if value is None or name in {"branch", "base"}:
-            continue
-        for entry in value.split("\n") if row.kind.several else [value]:
-            words += [row.word] if row.is_switch else [row.word, entry]
-    return (*words, *(("--", *command) if command else ()))
 
 
 def spawn(

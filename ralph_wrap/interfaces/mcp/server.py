@@ -42,7 +42,7 @@ from ralph_wrap.system.process import ENDING
 
 
 def load() -> None:
-    """Import all modules now: later, privileges are dropped, and an update may replace the files."""
+    """Let anyio load what it loads at its first use, before root gives up its privileges."""
     run(sleep, 0)
 
 

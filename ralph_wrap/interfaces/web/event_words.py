@@ -25,7 +25,6 @@ _SENTENCES = {
     "snapshot.failed": "iteration {iteration} has no snapshot: {reason}",
     "processes.ended": "processes that were left are ended: {count}",
     "reader.left": "nobody reads {stream} any more",
-    "limit.leasing": "iteration {iteration} waits for its share of the cost limit",
     "limit.not_shared": "other sessions do not know of the usage limit: {reason}",
     "work.saved": "uncommitted work is saved on {branch}: {paths}",
     "work.bundled": "the work is in the bundle {path}",

@@ -39,7 +39,7 @@ _QUEUE = 128  # connections that wait to be accepted
 
 
 def load() -> None:
-    """Import all modules now: later, privileges are dropped, and an update may replace the files."""
+    """Read the templates and what anyio loads at its first use, before root gives up its privileges."""
     templates.load()
     asyncio.run(run_in_threadpool(lambda: None))
 

@@ -198,10 +198,6 @@ class RemoteView:
         """Return the local refs whose commits the remote does not have."""
         return sorted(ref for ref, oid in wanted.items() if self._refs.get(self.remote_ref(ref)) != oid)
 
-    def on_remote(self, ref: str) -> str | None:
-        """Return what the remote has in the place of a local ref."""
-        return self._refs.get(self.remote_ref(ref))
-
     def _own(self, refs: Mapping[str, str]) -> dict[str, str]:
         ours = (f"{SNAPSHOTS}{self.agent_id}/", self._rescue)
         return {ref: oid for ref, oid in refs.items() if ref in self._branches or ref.startswith(ours)}

@@ -42,10 +42,10 @@ class Batch(NamedTuple):
     agent: str
 
     @classmethod
-    def make(cls, repo: Repo, directory: Path, tasks: str = TASKS) -> Batch:
+    def make(cls, repo: Repo, directory: Path) -> Batch:
         """Write tasks and agent."""
         repo.write(".gitignore", ".ralph/worktrees/\ncalls\nduring\n")
-        repo.write("TASKS.md", tasks)
+        repo.write("TASKS.md", TASKS)
         repo.commit("tasks")
         agent = directory / "agent.sh"
         agent.write_text(WORK)

@@ -243,8 +243,8 @@ def _as_another_user(
     return loaded
 
 
-def _given(repo: Repo, uid: int = UID, gid: int = GID) -> Path:
-    subprocess.run(("chown", "-R", f"{uid}:{gid}", repo.path), check=True)
+def _given(repo: Repo) -> Path:
+    subprocess.run(("chown", "-R", f"{UID}:{GID}", repo.path), check=True)
     return repo.path
 
 

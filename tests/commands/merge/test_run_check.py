@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph_wrap.commands import merge
-from ralph_wrap.state import project
+from ralph_wrap.state import check_results, project
 from ralph_wrap.system.log import Log
 from tests.support import processes
 from tests.support.cancelling import CancelledWhen
@@ -35,9 +34,9 @@ def test_a_check_sees_what_both_make_together(repo: Repo, log: Log) -> None:
         {"RALPH_BRANCH": "ralph/aaaa", "RALPH_PROJECT": os.fspath(repo.path), "RALPH_WORKSPACE": where},
     )
     assert (landed.outcome, landed.check) == ("landed", 0)
-    (check,) = merge.check_results(project.find_project(repo.path, os.environ)).values()
+    (check,) = check_results.results(project.find_project(repo.path, os.environ)).values()
     assert (check.passed, check.target, check.onto) == (True, "main", before)
-    assert tip in merge.check_results(project.find_project(repo.path, os.environ))
+    assert tip in check_results.results(project.find_project(repo.path, os.environ))
 
 
 def test_a_check_that_fails_lets_nothing_land(repo: Repo, log: Log) -> None:
@@ -49,7 +48,7 @@ def test_a_check_that_fails_lets_nothing_land(repo: Repo, log: Log) -> None:
     assert [(one.outcome, one.check) for one in landed] == [("left", 1), ("landed", 0)]
     assert landed[0].reason == "check failed with status 1 on the merge of ralph/aaaa into main"
     assert not (repo.path / "new").exists()
-    assert merge.check_results(project.find_project(repo.path, os.environ))[tip].status == 1
+    assert check_results.results(project.find_project(repo.path, os.environ))[tip].status == 1
 
 
 def test_what_a_check_commits_does_not_land(repo: Repo, log: Log) -> None:
@@ -104,7 +103,7 @@ def test_a_check_that_takes_too_long_has_failed(repo: Repo, home: Path) -> None:
     )
     assert first["reason"] == "check was still running after 0.2 s on the merge of ralph/aaaa into main"
     assert first["hint"] == "see its output above; it is check_timeout in .ralph/config.toml"
-    assert merge.check_results(project.find_project(repo.path, os.environ))[tip].status == 124
+    assert check_results.results(project.find_project(repo.path, os.environ))[tip].status == 124
     assert processes.left(home) == {}
 
 
@@ -140,4 +139,4 @@ def test_a_part_that_is_taken_while_a_check_runs_is_kept(repo: Repo, log: Log) -
 def test_results_that_cannot_be_read_are_none(repo: Repo, content: bytes) -> None:
     """Whatever is in the file."""
     repo.write(".ralph/run/checks.json", content)
-    assert merge.check_results(project.find_project(repo.path, os.environ)) == {}
+    assert check_results.results(project.find_project(repo.path, os.environ)) == {}

@@ -48,9 +48,9 @@ class FleetWorker:
         self.process = process
         self.workspace = workspace
 
-    def ended(self, cap: float = 2 * CAP) -> tuple[int, str]:
+    def ended(self) -> tuple[int, str]:
         """Wait for its end, and return its exit status and what it has printed."""
-        stdout, stderr = self.process.communicate(timeout=cap)
+        stdout, stderr = self.process.communicate(timeout=2 * CAP)
         return self.process.wait(), (stdout + stderr).decode(errors="replace")
 
     def children(self) -> list[psutil.Process]:
@@ -159,12 +159,10 @@ class FleetRun:
         oid = self.repo.git("hash-object", "-w", str(blob))
         self.repo.git("push", "-qf", "origin", f"{oid}:{ref}")
 
-    def wait_until_mirrored(self, name: str, index: int = 0) -> None:
+    def wait_until_mirrored(self, name: str) -> None:
         """Wait until a snapshot on the remote has a file."""
         prefix = "refs/ralph/snapshots/"
-        eventually(
-            lambda: self.holds(name, f"{prefix}{self.state(index).get('id')}/"), f"{name} on the remote"
-        )
+        eventually(lambda: self.holds(name, f"{prefix}{self.state().get('id')}/"), f"{name} on the remote")
 
     def holds(self, name: str, prefix: str = "refs/") -> bool:
         """Return whether a ref on the remote has a file."""

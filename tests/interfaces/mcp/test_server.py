@@ -75,10 +75,10 @@ def serving(directory: Path, *arguments: str, **environ: str) -> Iterator[Agent]
             yield Agent(portal, client)
 
 
-def entered(repo: Repo, name: str = "try") -> Repo:
-    """Return the worktree that was entered by a name."""
-    inside = Repo(repo.path / ".ralph" / "worktrees" / name)
-    assert inside.git("symbolic-ref", "HEAD") == f"refs/heads/ralph/{name}"
+def entered(repo: Repo) -> Repo:
+    """Return the worktree that was entered by the name *try*."""
+    inside = Repo(repo.path / ".ralph" / "worktrees" / "try")
+    assert inside.git("symbolic-ref", "HEAD") == "refs/heads/ralph/try"
     return inside
 
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 WRITTEN = ("locked", "commondir", MARK, "HEAD", ".git", "gitdir")  # in this order
 
 
-def _add(repo: Repo, path: Path, branch: str | None = None, *, existed: bool = False) -> Path:
+def _add(repo: Repo, path: Path, branch: str | None = None) -> Path:
     git, repository = located(repo)
     path.mkdir(parents=True)
     with repository_lock(repository.common_dir):
-        return add(git, repository, path, "a test", repo.head, branch, existed=existed)
+        return add(git, repository, path, "a test", repo.head, branch, existed=False)
 
 
 def _contents(registration: Path) -> dict[str, bytes]:

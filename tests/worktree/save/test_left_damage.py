@@ -123,12 +123,12 @@ def test_no_damage_takes_the_name_of_saved_work(tree: Tree, lost: str, how: str)
         assert_whole(tree.repo)
 
 
-def _drop(tree: Tree, *, complete: bool = True) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
+def _drop(tree: Tree) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
     """Return which refs of lost snapshots were dropped, and what is damaged."""
     dropped: list[tuple[str, str]] = []
     witnesses = [tree.linked.base, tree.repo.git("rev-parse", f"ralph/{ID}")]
     damaged = drop_lost_snapshots(
-        git_at(tree.repo), ID, witnesses, lambda ref, oid: dropped.append((ref, oid)), complete=complete
+        git_at(tree.repo), ID, witnesses, lambda ref, oid: dropped.append((ref, oid)), complete=True
     )
     return dropped, damaged
 
