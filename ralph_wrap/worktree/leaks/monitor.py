@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from ralph_wrap.git import Git
+from ralph_wrap.git.command import FIRST_SEARCH
 from ralph_wrap.state import landings
 from ralph_wrap.state.landings import Landing
 from ralph_wrap.system.cancel import CancelToken
@@ -149,20 +150,34 @@ class LeakMonitor:
         if self._looking is None:
             return None
         with self._looking as looking:
-            deadline = time.monotonic() + _PATIENCE
-            while not looking.is_done(_STEP):
-                if self._cancel.requested:
-                    if self._seen is None:  # no agent will start
-                        return None
-                    deadline = min(deadline, time.monotonic() + _IN_A_HURRY)
-                if time.monotonic() >= deadline:
-                    self._give_up("git takes too long")
-                    return None
             try:
-                return looking.result()
+                return looking.result() if self._is_done(looking) else None
             except Exception as error:  # noqa: BLE001 -- an observation must not end a session
                 self._give_up(str(error))
         return None
+
+    def _is_done(self, looking: RunningObservation) -> bool:
+        """Wait for git, and return whether it is done.
+
+        Raises:
+            BlockingFileError: git waits for a FIFO or a device, which an agent can put anywhere.
+
+        """
+        begun, pause = time.monotonic(), FIRST_SEARCH
+        deadline, search = begun + _PATIENCE, begun + pause
+        while not looking.is_done(_STEP):
+            if self._cancel.requested:
+                if self._seen is None:  # no agent will start
+                    return False
+                deadline = min(deadline, time.monotonic() + _IN_A_HURRY)
+            if time.monotonic() >= deadline:
+                self._give_up("git takes too long")
+                return False
+            if time.monotonic() >= search:
+                looking.require_unblocked()
+                pause *= 2
+                search = time.monotonic() + pause
+        return True
 
     def _give_up(self, reason: str) -> None:
         """Log a warning, once for each reason, that an observation failed."""

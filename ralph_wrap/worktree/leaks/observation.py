@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from ralph_wrap.git import Git, decode, decode_lines, finish_git, pointer
+from ralph_wrap.git.command import require_unblocked
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.git.safe.submodules import changed_inside
 from ralph_wrap.git.status import parse_entries, start_entries
@@ -165,6 +166,15 @@ class RunningObservation:
     def is_done(self, timeout: float) -> bool:
         """Wait *timeout* seconds at most, and return whether git is done."""
         return self._status.ended(timeout) and (self._refs is None or self._refs.ended(timeout))
+
+    def require_unblocked(self) -> None:
+        """End git if it waits for a FIFO or a device.
+
+        Raises:
+            BlockingFileError: it does.
+
+        """
+        require_unblocked(self._status, "status")
 
     def result(self) -> Observation:
         """Wait for git, and return the result.

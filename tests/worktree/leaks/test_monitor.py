@@ -347,3 +347,12 @@ def test_each_iteration_has_its_own(repo: Repo) -> None:
     result = session(repo, agent, "-n", "3")
     assert result.ending == ("max-iterations", 3, 0)
     assert result.report["leaks"] == [f"during iteration {n}: file.txt (modified)" for n in (1, 3)]
+
+
+@pytest.mark.timeout(120)
+def test_a_fifo_of_the_agent_does_not_hold_up_the_end(repo: Repo) -> None:
+    """Git waits for it without end, so the look ends git, and says why it knows nothing."""
+    result = session(repo, f"{OUT}rm -f .git/packed-refs; mkfifo .git/packed-refs")
+    [unknown] = result.report["leaks"]
+    assert unknown.startswith("not known: ")
+    assert "/.git/packed-refs is a FIFO or a device" in unknown
