@@ -83,7 +83,9 @@ def test_an_init_of_another_user(start: Start) -> None:
 
 def test_another_time_out(start: Start) -> None:
     """One that docker would cut short is a note."""
-    status, checks = examined(start(command=["--stop-timeout", "55s"]))
+    box = start(command=["--stop-timeout", "55s"])
+    box.eventually(lambda: "interfaces.init" in box.run("cat", "/proc/1/cmdline").stdout, "init")
+    status, checks = examined(box)
     row = checks["stop time-out"]
     assert (status, row["ok"], row["fix"]) == (0, True, "docker stop --time 57")
 
