@@ -42,6 +42,9 @@ class SessionClaim:
     def update(self, **changes: Any) -> None:
         """Write changed fields durably: a sweep after a power failure relies on them.
 
+        A full disk has no room for a new file. Then the new fields go to the place of the old ones: a session
+        that could not say how it ended would count as crashed.
+
         Raises:
             OSError: the record cannot be written.
                 ESTALE: our lock is not in its place, so the record there may be another session's.
@@ -49,7 +52,12 @@ class SessionClaim:
         """
         self._require_lock()
         changed = self.record._replace(**changes)
-        files.replace(self._path, changed.to_json())
+        try:
+            files.replace(self._path, changed.to_json())
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
+            files.overwrite(self._path, self.record.to_json(), changed.to_json())
         self.record = changed
 
     def _require_lock(self) -> None:

@@ -207,6 +207,34 @@ def test_a_replacement_that_cannot_be_put_in_place_leaves_nothing(room: Path) ->
     assert _names(room) == ["file"]
 
 
+@pytest.mark.parametrize(
+    "after", [b'{"state": "finished"}', b"{}", b'{"state": "ending", "iteration": 1000}']
+)
+def test_a_file_is_overwritten_where_it_is(room: Path, after: bytes) -> None:
+    """Blanks take the place of what is left of a longer content; a further time they do not matter."""
+    path = room / "record"
+    before = b'{"state": "running"}\n'
+    path.write_bytes(before)
+    inode = path.stat().st_ino
+    files.overwrite(path, before, after)
+    assert (path.stat().st_ino, path.read_bytes().rstrip()) == (inode, after)
+    files.overwrite(path, after, before)
+    assert path.read_bytes().rstrip() == before.rstrip()
+
+
+def test_a_file_that_has_changed_is_not_overwritten(room: Path, tmp_path: Path) -> None:
+    """Nor one with another name, nor what a symlink names."""
+    path, other, link = room / "record", tmp_path / "other", room / "link"
+    path.write_bytes(b"theirs")
+    other.write_bytes(b"ours")
+    link.symlink_to(other)
+    (room / "second").hardlink_to(other)
+    for wrong in (path, link, other):
+        with pytest.raises(OSError):  # noqa: PT011 -- ESTALE, or ELOOP of a symlink
+            files.overwrite(wrong, b"ours", b"new")
+    assert (path.read_bytes(), other.read_bytes()) == (b"theirs", b"ours")
+
+
 def test_a_symlink_is_replaced_not_followed(room: Path, tmp_path: Path) -> None:
     """What it leads to keeps its content, and lends neither that nor its mode."""
     outside = tmp_path / "outside"

@@ -153,6 +153,33 @@ def replace(
     return True
 
 
+def overwrite(path: Path, before: bytes, after: bytes) -> None:
+    """Overwrite a file in its place, durably, where a full disk has no room for :func:`replace`.
+
+    Blanks fill up what is left of a longer content. A power failure may leave a mixture of both contents.
+
+    Arguments:
+        path: a small file: the new content fits into its last block, too (mostly 4 KiB).
+        before: the expected content, but for blanks at its end.
+        after: the new content, in which blanks at the end mean nothing.
+
+    Raises:
+        OSError: it could not be written.
+            ESTALE: it is no regular file with one name and the expected content; nothing was written.
+
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        is_ours = stat.S_ISREG(status.st_mode) and status.st_nlink == 1  # another name may be in a backup
+        if not is_ours or os.pread(descriptor, status.st_size, 0).rstrip() != before.rstrip():
+            raise OSError(errno.ESTALE, "the file has changed", os.fspath(path))
+        write_all(descriptor, after.ljust(status.st_size))
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.urandom(_RANDOM).hex()}")
 
