@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ralph_wrap.config import Isolation, Settings
-from ralph_wrap.session import worktree_end
 from ralph_wrap.session.clone_end import CloneEnd
 from ralph_wrap.session.pool import SessionPool
 from ralph_wrap.session.sandbox.backend import SandboxBackend
-from ralph_wrap.session.worktree_end import WorktreeEnd
+from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
 from ralph_wrap.state.project import CLONES, WORKTREES, Project, with_replica
 from ralph_wrap.state.registry import Registry, SessionRecord
 from ralph_wrap.system.cancel import CancelToken
@@ -63,9 +62,8 @@ class SessionContext(NamedTuple):
     @property
     def end(self) -> WorktreeEnd:
         """How the session's worktree ends."""
-        ends = worktree_end
-        policy = ends.WorktreePolicy.of_settings(self.settings)
-        return ends.WorktreeEnd(self.keeping, self.record, self.log, policy, self.pool.reuse)
+        policy = WorktreePolicy.of_settings(self.settings)
+        return WorktreeEnd(self.keeping, self.record, self.log, policy, self.pool.reuse)
 
     @property
     def clone_end(self) -> CloneEnd | None:

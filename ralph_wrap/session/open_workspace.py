@@ -13,7 +13,7 @@ from ralph_wrap.errors import (
     RalphError,
 )
 from ralph_wrap.git import Repository, read_head
-from ralph_wrap.session import open_clone, plain_root, worktree_end
+from ralph_wrap.session import open_clone, plain_root
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.workspace import (
     Workspace,
@@ -23,6 +23,7 @@ from ralph_wrap.session.workspace import (
     put_back,
     restore_submodules,
 )
+from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
 from ralph_wrap.state.project import RUN
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import restore
@@ -188,8 +189,7 @@ class WorktreeOpening(NamedTuple):
     def _abandon(self, tree: LinkedWorktree) -> None:
         """Save the changes in a worktree that cannot be used, and remove it."""
         context = self.context
-        ends = worktree_end
-        end = ends.WorktreeEnd(context.project, context.record, context.log, ends.WorktreePolicy())
+        end = WorktreeEnd(context.project, context.record, context.log, WorktreePolicy())
         end.leave(tree, context.project.root / RUN / "trash", unstarted=True)
 
     def _complete(self, tree: LinkedWorktree) -> None:
