@@ -257,6 +257,7 @@ class _Comparison:
             objects,
             {tip: [changed_file(*entry) for entry in changes_of[tip, base].items()] for tip, base in spans},
             {tip: tip for tip, _ in spans},
+            tests=True,
         )
         self._touched = touched(objects, found, self._prints.values(), changes_of.values(), trees)
         require_objects(objects, trees)

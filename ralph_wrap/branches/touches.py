@@ -16,6 +16,9 @@ from ralph_wrap.git.index import GITLINK
 from ralph_wrap.git.objects import small_contents
 from ralph_wrap.git.safe.genuine import require_objects
 
+TESTS = "tests"
+"""The kind of files that a gate runs; a file that is of another kind, too, has that one."""
+
 _EXECUTABLE, _LINK = "100755", "120000"
 _LONGEST_TARGET = 4096  # bytes, PATH_MAX
 _NAMES = {  # "NAME" is a file in any directory, "NAME/" everything in such a directory, "*" any text
@@ -34,6 +37,11 @@ _NAMES = {  # "NAME" is a file in any directory, "NAME/" everything in such a di
     " CMakeLists.txt meson.build Dockerfile* docker-compose* compose.yml compose.yaml Vagrantfile"
     " Directory.Build.*",
 }
+_TESTS = (
+    "tests/ test/ __tests__/ spec/ testdata/ __snapshots__/ test_*.* *_test.* *_tests.* *.test.* *.spec.*"
+    " *_spec.* *Test.java *Tests.java *Test.kt *Tests.cs *Test.php conftest.py pytest.ini jest.config.*"
+    " vitest.config.* playwright.config.* cypress.config.* karma.conf.* phpunit.xml* .rspec"
+)
 
 
 def _pattern(names: str) -> str:
@@ -44,6 +52,8 @@ def _pattern(names: str) -> str:
 _KINDS = re.compile(
     "(?:^|/)(?:" + "|".join(f"(?P<{kind}>{_pattern(names)})" for kind, names in _NAMES.items()) + ")"
 )
+
+_IS_TEST = re.compile(f"(?:^|/)(?:{_pattern(_TESTS)})")
 
 
 class ChangedFile(NamedTuple):
@@ -60,8 +70,8 @@ class Touch(NamedTuple):
 
     Attributes:
         path: the file.
-        kind: git, hooks, ci, editor, agent, build, executable (the file has become so), symlink (it leads
-            out of the repository or into ``.git``), or gitlink (a repository of its own, which
+        kind: git, hooks, ci, editor, agent, build, tests, executable (the file has become so), symlink (it
+            leads out of the repository or into ``.git``), or gitlink (a repository of its own, which
             ``.gitmodules`` does not name).
 
     """
@@ -77,7 +87,11 @@ def changed_file(path: str, entry: str) -> ChangedFile:
 
 
 def touches_of(
-    objects: Git, changed: Mapping[str, Sequence[ChangedFile]], after: Mapping[str, str]
+    objects: Git,
+    changed: Mapping[str, Sequence[ChangedFile]],
+    after: Mapping[str, str],
+    *,
+    tests: bool = False,
 ) -> dict[str, tuple[Touch, ...]]:
     """Return for each name the changes of what other programs run, in the order of their paths.
 
@@ -87,15 +101,22 @@ def touches_of(
         objects: git in a shadow git directory.
         changed: changed files by any name.
         after: the commit or tree with the changes, by the same names.
+        tests: name changed tests, too.
 
     """
     links = {file.oid for files in changed.values() for file in files if file.after == _LINK}
     targets = small_contents(objects, links, _LONGEST_TARGET) if links else {}
     require_objects(objects, targets)
-    return {
+    touches = {
         name: tuple(_touches(files, targets, _new_gitlinks(objects, files, after[name])))
         for name, files in changed.items()
     }
+    return touches if tests else {name: without_tests(found) for name, found in touches.items()}
+
+
+def without_tests(touches: Iterable[Touch]) -> tuple[Touch, ...]:
+    """Return changes without those of tests."""
+    return tuple(touch for touch in touches if touch.kind != TESTS)
 
 
 def _new_gitlinks(objects: Git, files: Iterable[ChangedFile], after: str) -> tuple[str, ...]:
@@ -120,7 +141,7 @@ def _kind(file: ChangedFile, targets: Mapping[str, bytes], gitlinks: Sequence[st
         return "executable"
     if file.after == _LINK and _leads_out(file.path, targets.get(file.oid)):
         return "symlink"
-    return ""
+    return TESTS if _IS_TEST.search(file.path) else ""
 
 
 def _leads_out(path: str, target: bytes | None) -> bool:

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 from ralph_wrap import branches, config
 from ralph_wrap.branches import Branch, MainBranch, gitlinks, landing
 from ralph_wrap.branches.compare import BranchComparison, compare
-from ralph_wrap.branches.touches import Touch
+from ralph_wrap.branches.touches import Touch, without_tests
 from ralph_wrap.errors import GitError, NotFoundError, TamperedError, UsageError
 from ralph_wrap.git import Git, Repository, existing_commits
 from ralph_wrap.git.compare import facts_of
 from ralph_wrap.state import check_results
 from ralph_wrap.state.check_results import CheckResult
 from ralph_wrap.state.project import Project, objects_of, repository_of
+from ralph_wrap.state.report import gate_result
 from ralph_wrap.system.log import lines_of
 from ralph_wrap.system.text import some
 from ralph_wrap.worktree.save.detached import DetachedCommits, detached_commits
@@ -52,14 +53,17 @@ class ReviewRow(NamedTuple):
         verdict: the verdict on its session, if it is not finished.
         committed: the time of its last commit: UTC, ISO 8601.
         check: the last result of the project's check on its merged tip: passed or failed.
+        verify: the last result of its session's gate: passed, failed, or not run for the work as it was at
+            the end; ``None`` without a gate.
         no_commits: it is still at the commit where its session recorded its start.
         saved_open: the main branch has it, but not its saved work.
         belongs_to: the branch that its session continued, if this one only holds the session's saved work.
         title: what people call its session; empty if that is not known.
         subject: the subject of its last commit.
         touches: the files that it changes and that other programs run, each with its kind. A kind is git,
-            hooks, ci, editor, agent, build, executable, symlink (it leads out of the repository), or gitlink
-            (a repository of its own, which .gitmodules does not name: a merge does not bring its files).
+            hooks, ci, editor, agent, build, executable, symlink (it leads out of the repository), gitlink (a
+            repository of its own, which .gitmodules does not name: a merge does not bring its files), or, if
+            there is a gate, tests: what the gate runs, the agent may have changed so that it passes.
         damage: why it is not compared: an object of it is damaged, missing, or holds something else than its
             name says.
         saved_commits: the number of commits below its saved work that it lacks: its agent made them on a
@@ -87,6 +91,7 @@ class ReviewRow(NamedTuple):
     verdict: str | None = None
     committed: str | None = None
     check: str | None = None
+    verify: str | None = None
     no_commits: bool = False
     saved_open: bool = False
     belongs_to: str | None = None
@@ -122,7 +127,8 @@ def look(project: Project) -> Review:
 
     """
     repository = repository_of(project)
-    configured = config.of_project(project.main, project.environ, "main").main
+    settings = config.of_project(project.main, project.environ, "main")
+    configured = settings.main
     all_branches = branches.read(project)
     notes: list[str] = []
     main = None
@@ -154,6 +160,7 @@ def look(project: Project) -> Review:
             facts[branch.name],
             branch.base if branch.base in recorded else None,
             checked.get(branch.tip),
+            has_gate=bool(settings.verify),
         )._replace(
             saved_open=branch.name in saved_open,
             saved_commits=detached[branch.name].number if branch.name in detached else 0,
@@ -216,10 +223,16 @@ def _with_open_saved_work(
 
 
 def _row(
-    branch: Branch, facts: BranchComparison, recorded_base: str | None, checked: CheckResult | None
+    branch: Branch,
+    facts: BranchComparison,
+    recorded_base: str | None,
+    checked: CheckResult | None,
+    *,
+    has_gate: bool,
 ) -> ReviewRow:
     record = branch.record or {}
-    change = facts.change
+    change, touches = facts.change, facts.touches
+    verify = gate_result(record.get("verify"))
     return ReviewRow(
         id=branch.id,
         branch=branch.name,
@@ -241,11 +254,12 @@ def _row(
         verdict=branch.verdict,
         committed=None if facts.time is None else _iso(facts.time),
         check=None if checked is None else "passed" if checked.passed else "failed",
+        verify=verify,
         no_commits=facts.ahead == 0 and branch.tip == recorded_base,
         belongs_to=branch.belongs_to,
         title=branch.title,
         subject=facts.subject,
-        touches=facts.touches,
+        touches=touches if has_gate or verify or touches is None else without_tests(touches),
         damage=facts.damage,
     )
 

@@ -15,6 +15,7 @@ from ralph_wrap.config.agent_options import AgentSettings
 from ralph_wrap.config.authority import PROMPT
 from ralph_wrap.config.file import CONFIG, KEYS
 from ralph_wrap.config.file_options import CheckpointSettings, LandingSettings, PoolSettings, SetupSettings
+from ralph_wrap.config.gate_options import GateSettings
 from ralph_wrap.config.job import read_job
 from ralph_wrap.config.options import (
     JOB,
@@ -200,6 +201,7 @@ __all__ = [
     "ROWS",
     "AgentSettings",
     "CheckpointSettings",
+    "GateSettings",
     "IgnoreLocation",
     "Isolation",
     "LandingSettings",

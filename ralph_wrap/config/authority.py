@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ralph_wrap.config.options import ROWS, Settings
+from ralph_wrap.config.options import CHECK_IS_GATE, ROWS, Settings
 from ralph_wrap.config.parsers import COUNT, DOLLARS, DURATIONS, written
 from ralph_wrap.config.settings import Isolation
 from ralph_wrap.config.table import KEY
@@ -90,6 +90,11 @@ def _with_target(root: Path, path: Path) -> str:
     return os.fspath(path) if target == os.fspath(plain) else f"{path}{LEADS_TO}{target})"
 
 
+def needed_to_land(settings: Settings) -> frozenset[str]:
+    """Return the keys that decide how a branch lands."""
+    return frozenset({"check", "main"} | ({"verify"} if settings.check.strip() == CHECK_IS_GATE else set()))
+
+
 def in_force(settings: Settings) -> Callable[[str], bool]:
     """Return a function that tells whether a session with these settings depends on a key of the project."""
     unused = {*settings.replaced, "keep_dropped"}
@@ -101,6 +106,8 @@ def in_force(settings: Settings) -> Callable[[str], bool]:
         unused.add("agent")
     if not settings.merge_on_complete:
         unused |= {"check", "main"}
+    if not settings.verify:
+        unused.add("verify_each")
     if not settings.pool:
         unused.add("pool_keep")
     if unused & {*_PROMPTS}:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ralph_wrap.config import agent_tables
 from ralph_wrap.config.options import ROWS
-from ralph_wrap.config.parsers import AGENTS, COMMAND, did_you_mean
+from ralph_wrap.config.parsers import AGENTS, COMMAND, COMMANDS, all_of, did_you_mean
 from ralph_wrap.config.settings import AgentTable
 from ralph_wrap.config.table import KEY, TYPED, Option
 from ralph_wrap.errors import UsageError
@@ -72,7 +72,9 @@ def _as_text(row: Option, value: Any) -> str:
     """Return a value of the file as the text that the environment would have."""
     if row.kind.several and isinstance(value, list) and all(isinstance(entry, str) for entry in value):
         return "\n".join(value)
-    if row.kind is COMMAND and isinstance(value, int | float | list):
+    if row.kind is COMMANDS and isinstance(value, list) and all(isinstance(entry, str) for entry in value):
+        return all_of([entry for entry in value if entry.strip()])
+    if row.kind in {COMMAND, COMMANDS} and isinstance(value, int | float | list):
         raise ValueError(f'a command is one text: {row.name} = "npm ci", which sh runs')
     if not isinstance(value, str | int | float):
         raise ValueError("a single value is expected")  # noqa: TRY004 -- all wrong values raise this error

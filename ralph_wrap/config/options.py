@@ -12,6 +12,7 @@ from typing import Any
 
 from ralph_wrap.config.agent_options import AgentSettings
 from ralph_wrap.config.file_options import CheckpointSettings, LandingSettings, PoolSettings, SetupSettings
+from ralph_wrap.config.gate_options import GateSettings
 from ralph_wrap.config.parsers import (
     COUNT,
     DOLLARS,
@@ -33,8 +34,12 @@ from ralph_wrap.config.settings import (
     SubmoduleMode,
 )
 from ralph_wrap.config.table import ENVIRONMENT, KEY, TYPED, Option, Table, option
+from ralph_wrap.errors import UsageError
 
 _FILE_ONLY = (KEY,)
+
+CHECK_IS_GATE = "verify"
+"""As the value of ``check``: what ``verify`` runs is also what has to pass before a branch lands."""
 
 
 class LoopLimits(Table, group="loop"):
@@ -205,6 +210,7 @@ class Settings(
     SandboxSettings,
     WorktreeSettings,
     CheckpointSettings,
+    GateSettings,
     LoopLimits,
     AgentSettings,
 ):
@@ -223,6 +229,20 @@ class Settings(
     given: tuple[tuple[str, str], ...] | None = None
     stated: Mapping[str, Any] = MappingProxyType({})
     replaced: frozenset[str] = frozenset()
+
+    @property
+    def landing_check(self) -> str:
+        """What runs before a branch lands: the ``check``, which may say that it is the gate.
+
+        Raises:
+            UsageError: there is no gate.
+
+        """
+        if self.check.strip() != CHECK_IS_GATE:
+            return self.check
+        if not self.verify:
+            raise UsageError('check = "verify": the key verify is missing', 'verify = "make test"')
+        return self.verify
 
 
 PROJECT = Option(

@@ -87,6 +87,14 @@ def _command(value: str) -> str:
     return value.strip() and value
 
 
+def all_of(commands: Sequence[str]) -> str:
+    """Return one command for ``sh`` that runs commands in their order until one of them fails."""
+    if len(commands) <= 1:
+        return "".join(commands)
+    # A newline ends a comment, or a here-document, at the end of a command.
+    return " && ".join(f"({each}\n)" if "#" in each or "\n" in each else f"({each})" for each in commands)
+
+
 def _paths(value: str) -> tuple[str, ...]:
     return tuple(line for line in value.split("\n") if line)
 
@@ -211,6 +219,8 @@ FLAG = ValueKind("flag", _flag, "off|on", choices=("off", "on"))
 PATHS = ValueKind("paths", _paths, "PATH", several=True)
 PLACES = ValueKind("places", _places, "DIR", several=True)
 COMMAND = ValueKind("command", _command, "COMMAND")
+COMMANDS = ValueKind("commands", _command, "COMMAND")
+"""One command, or in the file a list of commands, each of which has to succeed; see :func:`all_of`."""
 BRANCH = ValueKind("branch", _branch, "BRANCH")
 NETWORK = ValueKind("network", _network, "HOST", several=True)
 AGENTS = ValueKind("agents", _text, "TABLE")

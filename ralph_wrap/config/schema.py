@@ -91,6 +91,7 @@ _FORMS: Mapping[str, dict[str, Any]] = {
     "places": _LIST,
     "network": _LIST,
     "command": _TEXT,
+    "commands": {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]},
     "branch": {"type": ["string", "number"], "not": {"enum": ["True", "False"]}},
     "agents": {"type": "object", "additionalProperties": _agent_table()},
 }

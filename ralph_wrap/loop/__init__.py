@@ -5,12 +5,13 @@
 :mod:`usage_limit`; :mod:`usage_limit_wait` waits for its end.
 :mod:`conversation` remembers the agent's own session for the next iteration. :mod:`progress` shows a
 status line. :mod:`terminal` lends the terminal to an interactive agent. :mod:`setup` runs once, before
-iteration 1.
+iteration 1. :mod:`gate` proves a promise. Both run by :mod:`project_command`.
 """
 
 from ralph_wrap.loop.driver import Driver
+from ralph_wrap.loop.gate import Gate
 from ralph_wrap.loop.iteration_context import IterationContext
 from ralph_wrap.loop.listener import OutputListener
 from ralph_wrap.loop.policy import LoopResult
 
-__all__ = ["Driver", "IterationContext", "LoopResult", "OutputListener"]
+__all__ = ["Driver", "Gate", "IterationContext", "LoopResult", "OutputListener"]

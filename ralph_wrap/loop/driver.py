@@ -7,6 +7,7 @@ import time
 from ralph_wrap.config import OnLeak, Settings
 from ralph_wrap.errors import RalphError
 from ralph_wrap.loop.agent_report import FAILED
+from ralph_wrap.loop.gate import Gate
 from ralph_wrap.loop.iteration import IterationRunner
 from ralph_wrap.loop.iteration_context import IterationContext
 from ralph_wrap.loop.limits import PROMISE_GRACE
@@ -21,8 +22,10 @@ from ralph_wrap.loop.policy import (
     NextIteration,
     RepeatIteration,
     after,
+    needs_gate,
 )
 from ralph_wrap.loop.progress import Progress
+from ralph_wrap.loop.project_command import CommandRunner
 from ralph_wrap.loop.setup import set_up
 from ralph_wrap.loop.supervise import ASKED, AgentSupervisor
 from ralph_wrap.loop.terminal import find_terminal
@@ -46,6 +49,9 @@ class Driver:
         listener: reads the stdout of the agent.
         signals: a context that was entered; its signals end the loop.
         promise_grace: seconds that an agent may keep running after its promise.
+
+    Attributes:
+        gate: proves that the work is done; ``None`` without one.
 
     """
 
@@ -86,8 +92,11 @@ class Driver:
             deadline=self._deadline,
             promise_grace=promise_grace,
         )
+        self._commands = CommandRunner(context, relay, self._supervisor, self._deadline, log)
+        environ = self._runner.environ
+        self.gate = Gate(settings, self._commands, context, relay, environ, log) if settings.verify else None
         # .ralph/run/sessions/<session> belongs to the session, .ralph/run to the project
-        account = AgentAccount(context.directory.parents[1] / "limits", settings.agent, self._runner.environ)
+        account = AgentAccount(context.directory.parents[1] / "limits", settings.agent, environ)
         self._usage_limit_wait = UsageLimitWait(account, self._supervisor, self._progress, log)
 
     def run(self) -> LoopResult:
@@ -102,8 +111,7 @@ class Driver:
             status, pristine = 0, self._context.pristine
             if self._settings.setup and not self._ended_early(0):
                 try:
-                    supervised = (self._supervisor, self._deadline, self._log)
-                    if set_up(self._settings, self._context, self._relay, *supervised):
+                    if set_up(self._settings, self._context, self._commands, self._log):
                         status = CUT_SHORT
                 finally:
                     self._context.look_outside("during setup")
@@ -116,7 +124,7 @@ class Driver:
         settings = self._settings
         state = LoopState()
         before = ""
-        if settings.max_stalls and not self._ended_early(status):
+        if (settings.max_stalls or settings.verify_each) and not self._ended_early(status):
             before = pristine or self._context.fingerprint()
         while True:
             if ended := (
@@ -160,24 +168,45 @@ class Driver:
         self._context.begin(number)
         self._log.event("iteration.started", iteration=number)
         self._progress.begin(number)
-        iteration = self._runner.run(number)
+        gate = self.gate
+        iteration = self._runner.run(number, gate.part if gate else b"")
         iteration = iteration._replace(
             last=self._requests.look_now() is not None,
             leaked=self._settings.on_leak is OnLeak.STOP
             and self._context.look_outside(f"during iteration {number}"),
             lost=not self._context.mend(),
         )
-        if (
-            not before
-            or iteration.last
-            or number == self._settings.max_iterations
-            or iteration.promised
-            or iteration.cut is not None
-            or iteration.refused is not None
-        ):
-            return iteration, ""
-        now = self._context.fingerprint()
-        return iteration._replace(changed=now != before if now else None), now
+        now = ""
+        if before and self._matters(number, iteration):
+            now = self._context.fingerprint()
+            iteration = iteration._replace(changed=now != before if now else None)
+        return self._through_gate(number, iteration, now) if gate else (iteration, now)
+
+    def _matters(self, number: int, iteration: Iteration) -> bool:
+        """Return whether it matters what the iteration has changed."""
+        if iteration.cut is not None or iteration.refused is not None:
+            return False
+        if self._settings.verify_each:
+            return True
+        is_last = iteration.last or number == self._settings.max_iterations
+        return not is_last and (self.gate is not None or not iteration.promised)
+
+    def _through_gate(self, number: int, iteration: Iteration, now: str) -> tuple[Iteration, str]:
+        """Run the gate if the iteration needs it; what the gate writes is no change of the agent's."""
+        gate = self.gate
+        if gate is None:
+            return iteration, now
+        if iteration.refused is None and not iteration.failed:
+            gate.part = b""  # the agent has read it
+        if not needs_gate(self._settings, iteration):
+            if iteration.changed is not False and iteration.refused is None:
+                gate.note_change()
+            return (iteration._replace(verified=False) if iteration.promised else iteration), now
+        iteration = gate.check(number, iteration)
+        self._progress.add(gate.summary)
+        iteration = iteration._replace(last=iteration.last or self._requests.look_now() is not None)
+        ends = iteration.last or iteration.done
+        return iteration, self._context.fingerprint() if now and not ends else ""
 
     def _ended_early(self, status: int) -> LoopResult | None:
         """Return the result of the loop if it must end before the next iteration, else ``None``."""
@@ -265,4 +294,5 @@ class Driver:
             changed=iteration.changed,
             cut=iteration.cut.value if iteration.cut else None,
             refused=iteration.refused is not None,
+            verified=iteration.verified,
         )

@@ -70,15 +70,19 @@ class IterationRunner:
         self._conversation = AgentConversation(agent, log)
         self._message = agent.message
 
-    def run(self, number: int) -> Iteration:
+    def run(self, number: int, part: bytes = b"") -> Iteration:
         """Run the agent once; a prompt that cannot be read is a failed iteration.
+
+        Arguments:
+            number: of the iteration.
+            part: the end of its prompt.
 
         Raises:
             AgentError: the agent could not be executed.
 
         """
         try:
-            stdin, command = self._prepare(number)
+            stdin, command = self._prepare(number, part)
         except OSError as error:
             self._log.warning(
                 "prompt.failed",
@@ -114,12 +118,14 @@ class IterationRunner:
         self._conversation.note(reported, heard.session)
         return reported
 
-    def _prepare(self, number: int) -> tuple[int | None, tuple[str, ...]]:
+    def _prepare(self, number: int, part: bytes) -> tuple[int | None, tuple[str, ...]]:
         """Return the standard input and the command of the agent."""
         agent, limits = self._agent, self._limits
         content = prompt.content(agent)
         if self._message:
             content = self._message.encode("utf-8", "surrogateescape") + b"\n\n" + (content or b"")
+        if part:
+            content = (content or b"") + part
         if content is not None and agent.preamble:
             before = prompt.preamble(number, limits.max_iterations, limits.until, self._context.environ)
             content = before + content

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from ralph_wrap.config import LoopLimits, OnLeak
+from ralph_wrap.config import GateSettings, LoopLimits, OnLeak
 from ralph_wrap.errors import RalphError
 
 CUT_SHORT = 124
@@ -20,7 +20,7 @@ LONGEST_HOLD = 86400.0  # a wrong end time must not stop a loop for ever; one tr
 
 
 class CutReason(Enum):
-    """The outside cause that ended an iteration, or the setup before the first one."""
+    """The outside cause that ended an iteration, or a command of the project before or after it."""
 
     ITERATION_TIMEOUT = "iteration-timeout"
     IDLE_TIMEOUT = "idle-timeout"
@@ -29,6 +29,7 @@ class CutReason(Enum):
     MAX_COST = "max-cost"
     AFTER_PROMISE = "after-promise"
     SETUP_TIMEOUT = "setup-timeout"
+    VERIFY_TIMEOUT = "verify-timeout"
     SIGNAL = "signal"
     STOP = "stop"
 
@@ -38,6 +39,7 @@ _ENDING = (
     CutReason.MAX_TOKENS,
     CutReason.MAX_COST,
 )  # limits of the loop, not of an iteration
+_OUTSIDE = (CutReason.SIGNAL, CutReason.STOP)
 
 
 class UsageLimitRefusal(NamedTuple):
@@ -69,6 +71,7 @@ class Iteration(NamedTuple):
         passing: it failed because of the network, or of an overloaded service.
         lost: the worktree cannot be used any more: the agent has removed it, or put another repository there.
         reached: the limit on tokens or cost that it reached by its end.
+        verified: the gate passed after it; ``None`` if the gate did not run.
 
     """
 
@@ -82,6 +85,12 @@ class Iteration(NamedTuple):
     passing: bool = False
     lost: bool = False
     reached: CutReason | None = None
+    verified: bool | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether its promise counts; without a gate every promise does."""
+        return self.promised and self.verified is not False
 
     @property
     def failed(self) -> bool:
@@ -166,10 +175,23 @@ def after(
     return state, NextIteration(limits.delay + backoff)
 
 
+def needs_gate(settings: GateSettings, iteration: Iteration) -> bool:
+    """Return whether the gate runs after an iteration.
+
+    An iteration that a limit of the loop, a signal or a request has ended is the last one: only its promise
+    is worth a proof. What is not known to be unchanged may have changed.
+    """
+    if not settings.verify or iteration.refused is not None or iteration.lost or iteration.cut in _OUTSIDE:
+        return False
+    if iteration.promised:
+        return True
+    return settings.verify_each and iteration.changed is not False and iteration.cut not in _ENDING
+
+
 def _ended_by(iteration: Iteration, on_leak: OnLeak) -> EndLoop | None:
     """Return the end of the loop if this iteration ends it, at any number of iterations."""
-    if iteration.promised or iteration.last:
-        return EndLoop("promise" if iteration.promised else "stop", 0)
+    if iteration.done or iteration.last:
+        return EndLoop("promise" if iteration.done else "stop", 0)
     if iteration.cut is not None and iteration.cut in _ENDING:
         return EndLoop(iteration.cut.value, CUT_SHORT)
     if iteration.lost or (iteration.leaked and on_leak is OnLeak.STOP):

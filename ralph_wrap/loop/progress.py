@@ -56,6 +56,11 @@ class Progress:
         self._commits: int | None = None
         self._number = 0
         self._words = ""
+        self._also = ""
+
+    def add(self, fact: str) -> None:
+        """Show a fact about the last iteration until the next call."""
+        self._also = fact
 
     def begin(self, number: int) -> None:
         """Show that an iteration begins, and count the commits."""
@@ -137,4 +142,6 @@ class Progress:
             facts.append(f"{spent.tokens:,} tokens")
         if self._commits is not None:
             facts.append(f"{self._commits} commit{'' if self._commits == 1 else 's'}")
+        if self._also:
+            facts.append(self._also)
         return facts

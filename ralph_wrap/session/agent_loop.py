@@ -97,6 +97,7 @@ class AgentLoop:
         )
         context = self._iteration_context(requests, lock, start)
         driver = Driver(settings, context, relay, listener, self._signals, log)
+        self._state.gate = driver.gate
         self._state.result = driver.run()
         return self._state.result
 

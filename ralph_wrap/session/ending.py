@@ -11,7 +11,7 @@ from typing import Any
 from ralph_wrap.config import OnLeak, Settings
 from ralph_wrap.errors import GitError, RalphError, explained
 from ralph_wrap.git import Git, count_commits
-from ralph_wrap.loop import LoopResult, OutputListener
+from ralph_wrap.loop import Gate, LoopResult, OutputListener
 from ralph_wrap.session import exit_report
 from ralph_wrap.session.clone_end import CloneEnd
 from ralph_wrap.session.context import SessionContext
@@ -44,6 +44,7 @@ class SessionState:
         outcome: what became of the worktree.
         relay: copies the agent's output.
         listener: reads the agent's output.
+        gate: proves that the work is done; ``None`` without one.
         report: the report, once it is written.
         commits: the number of commits on the branch of a clone, which may not be in the repository.
         stuck: the work of a clone is still in its replica; the next sweep brings it out.
@@ -61,6 +62,7 @@ class SessionState:
         self.outcome: WorktreeOutcome | None = None
         self.relay: OutputRelay | None = None
         self.listener: OutputListener | None = None
+        self.gate: Gate | None = None
         self.report: SessionReport | None = None
         self.commits: int | None = None
         self.stuck = False
@@ -194,6 +196,7 @@ class SessionEnd:
             leaks=workspace.leak_monitor.found if workspace and workspace.leak_monitor else None,
             tampering=state.guard.found if state.guard else None,
             taken_up=state.taken_up._asdict() if state.taken_up else None,
+            verify=state.gate.report() if state.gate else None,
         )
         return exit_report.with_outcome(report, state.outcome) if state.outcome else report
 

@@ -95,12 +95,26 @@ def look_first(settings: Settings, project: Project) -> Preflight:
         DamagedRepositoryError: git cannot use the repository.
 
     """
+    _check_gate(settings)
     _require_usable_repository(settings, project)
     if settings.sandbox is SandboxMode.OFF:
         return _look(settings, project)
     with backend.start_trial(settings, project) as trial:
         found = _look(settings, project)
         return found._replace(sandbox=backend.choose(settings, project, trial))
+
+
+def _check_gate(settings: Settings) -> None:
+    """Check that there is a gate where something needs one: before the agent works, not after.
+
+    Raises:
+        UsageError: there is none.
+
+    """
+    if "verify_each" in settings.replaced and settings.verify_each and not settings.verify:
+        raise UsageError("--verify-each: there is no command to run", "--verify COMMAND, or the key verify")
+    if settings.merge_on_complete:
+        _ = settings.landing_check
 
 
 def _look(settings: Settings, project: Project) -> Preflight:

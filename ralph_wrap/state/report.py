@@ -46,6 +46,9 @@ _LIMITS = {
 }
 """The cause of the end, for people, if a limit ended the loop."""
 
+GATE_RESULTS = ("passed", "failed", "not run")
+"""What ``verify`` of a report can say about the gate."""
+
 _NO_WORKTREE = "the worktree was deleted or replaced"
 
 
@@ -87,6 +90,9 @@ class SessionReport(NamedTuple):
         tampering: what ``ralph-wrap audit`` finds since the session; ``None`` if no session looked.
         taken_up: what came back from a snapshot of a dead machine: its session, the snapshot, and the older
             paths that were not put back.
+        verify: the gate: its last result (passed, failed, or not run for the work as it was at the end), its
+            command, how often it ran, and iteration, exit status and seconds of its last run; ``None``
+            without a gate.
         proof: a signature of the end, which a batch checks; ``None`` if there is no place for a key.
         cut: how many entries each list has that is cut here, after 1,000 entries; the whole list is in a file
             beside the report, ``saved_paths.jsonl`` for example, one JSON text a line.
@@ -124,6 +130,7 @@ class SessionReport(NamedTuple):
     resumes: str | None = None
     tampering: tuple[str, ...] | None = None
     taken_up: dict[str, Any] | None = None
+    verify: dict[str, Any] | None = None
     proof: str | None = None
     cut: Mapping[str, int] = MappingProxyType({})
 
@@ -318,6 +325,7 @@ def summary(report: SessionReport, log: Path, location: str = "") -> str:
     rows = [*_title(report.title), ("session", report.session)]
     if report.ended_by in _LIMITS:
         rows.append(("limit", _NO_WORKTREE if _has_lost_worktree(report) else _LIMITS[report.ended_by]))
+    rows += _verified(report)
     rows += _taken_up(report)
     if report.branch:
         rows.append(("branch", f"{report.branch}, {_commits(report)}"))
@@ -448,6 +456,18 @@ def _has_commits(report: SessionReport) -> bool:
 def _title(title: str) -> Iterator[tuple[str, str]]:
     if title:
         yield "title", shortened(one_line(title), _TITLE)
+
+
+def gate_result(verify: object) -> str | None:
+    """Return the result of the gate in a report, which an agent may have written; ``None`` without one."""
+    result = verify.get("result") if isinstance(verify, dict) else None
+    return result if result in GATE_RESULTS else None
+
+
+def _verified(report: SessionReport) -> Iterator[tuple[str, str]]:
+    if report.verify and (result := gate_result(report.verify)):
+        shown = shortened(one_line(" ".join(str(report.verify.get("command")).split())), _TITLE)
+        yield "verify", f"{result}: {shown}"
 
 
 def _taken_up(report: SessionReport) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ import os
 import select
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ralph_wrap.system.cancel import CancelToken
@@ -141,6 +141,7 @@ class OutputRelay:
         on_trouble: Callable[[str], None],
     ) -> None:
         self._on_stdout = on_stdout
+        self._on_stderr: Callable[[bytes], None] | None = None
         self._on_trouble = on_trouble
         self._log_path = log
         self._log: int | None = None
@@ -166,6 +167,15 @@ class OutputRelay:
     def is_held_up(self) -> bool:
         """Whether output of the agent still waits for a slow reader."""
         return bool(self._stdout.waiting or self._stderr.waiting)
+
+    @contextlib.contextmanager
+    def heard_on_stderr(self, hear: Callable[[bytes], None]) -> Iterator[None]:
+        """Call a function with each piece of what comes to our stderr, until the context ends."""
+        self._on_stderr = hear
+        try:
+            yield
+        finally:
+            self._on_stderr = None
 
     def write_log_again(self) -> None:
         """Write the log anew if it was deleted, with all that it held.
@@ -279,6 +289,8 @@ class OutputRelay:
         self.last_output = time.monotonic()
         self._write_log(piece)
         shown = self._on_stdout(piece) if channel is self._stdout else None
+        if channel is self._stderr and self._on_stderr is not None:
+            self._on_stderr(piece)
         if channel.target is not None:
             printed = piece if shown is None else shown
             channel.print(channel.marked(printed) if channel in self._imitating else printed)

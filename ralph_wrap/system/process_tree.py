@@ -13,7 +13,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,6 +112,15 @@ class ProcessTree:
     def keep(self) -> None:
         """Leave the processes that run now alone until the session's end."""
         self._kept = frozenset(self._find())
+
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[None]:
+        """Leave the processes that run now alone, until the context ends."""
+        before, self._kept = self._kept, frozenset(self._find())
+        try:
+            yield
+        finally:
+            self._kept = before
 
     def spare(self, *pids: int) -> None:
         """Leave these children alone, and no others: our own commands that run beside the agent.

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 PLAIN, EXECUTABLE, LINK, NONE = "100644", "100755", "120000", "000000"
 
 
-def _kind(repo: Repo, path: str, before: str, after: str, oid: str = "") -> str:
+def _kind(repo: Repo, path: str, before: str, after: str, oid: str = "", *, tests: bool = False) -> str:
     git = Git(repo.path, git_environment(os.environ))
-    touches = touches_of(git, {"x": [ChangedFile(path, before, after, oid)]}, {"x": "HEAD"})["x"]
+    changed = {"x": [ChangedFile(path, before, after, oid)]}
+    touches = touches_of(git, changed, {"x": "HEAD"}, tests=tests)["x"]
     return touches[0].kind if touches else ""
 
 
@@ -52,6 +53,34 @@ def test_names(repo: Repo, path: str, kind: str) -> None:
     """A name counts in any directory, and as a whole."""
     assert _kind(repo, path, PLAIN, PLAIN) == kind
     assert _kind(repo, path, PLAIN, NONE) == kind, "a removal counts as well"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("tests/test_login.py", "tests"),
+        ("src/login.test.ts", "tests"),
+        ("pkg/login_test.go", "tests"),
+        ("spec/models/user_spec.rb", "tests"),
+        ("src/test/java/LoginTest.java", "tests"),
+        ("conftest.py", "tests"),
+        ("src/contest.py", ""),
+        ("src/latest.py", ""),
+        ("docs/testing.md", ""),
+        # The kind without a gate comes first: it says more.
+        ("tests/.github/workflows/x.yml", "ci"),
+        ("tests/package.json", "build"),
+    ],
+)
+def test_names_of_tests(repo: Repo, path: str, kind: str) -> None:
+    """They count only if a gate runs them."""
+    assert _kind(repo, path, PLAIN, PLAIN, tests=True) == kind
+    assert _kind(repo, path, PLAIN, PLAIN) == kind.replace("tests", "")
+
+
+def test_a_test_that_becomes_executable(repo: Repo) -> None:
+    """Is named without a gate, too."""
+    assert _kind(repo, "tests/run.sh", PLAIN, EXECUTABLE) == "executable"
 
 
 @pytest.mark.parametrize(

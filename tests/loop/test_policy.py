@@ -19,6 +19,7 @@ from ralph_wrap.loop.policy import (
     RepeatIteration,
     UsageLimitRefusal,
     after,
+    needs_gate,
 )
 
 GOOD = Iteration(0, changed=True)
@@ -266,3 +267,50 @@ def test_a_limited_loop_ends(iterations: list[Iteration]) -> None:
             assert decision.status == iteration.status
             break
         assert number < 5
+
+
+PROMISED = Iteration(0, promised=True, changed=True)
+
+
+@pytest.mark.parametrize(
+    ("iteration", "ended_by"),
+    [
+        (PROMISED, "promise"),
+        (PROMISED._replace(verified=True), "promise"),
+        (PROMISED._replace(verified=False), None),
+        (PROMISED._replace(verified=False, last=True), "stop"),
+        (PROMISED._replace(verified=False, cut=CutReason.MAX_TIME), "max-time"),
+        (PROMISED._replace(verified=False, lost=True), "leak"),
+        (GOOD._replace(verified=True), None),
+        (GOOD._replace(verified=False), None),
+    ],
+)
+def test_a_promise_counts_unless_the_gate_fails(iteration: Iteration, ended_by: str | None) -> None:
+    """And a gate that passes is no promise."""
+    _, decision = after(_settings(), LoopState(), iteration)
+    assert (decision.ended_by if isinstance(decision, EndLoop) else None) == ended_by
+
+
+@pytest.mark.parametrize(
+    ("iteration", "promises", "each"),
+    [
+        (PROMISED, True, True),
+        (PROMISED._replace(changed=False), True, True),
+        (PROMISED._replace(cut=CutReason.AFTER_PROMISE, status=124), True, True),
+        (PROMISED._replace(cut=CutReason.STOP), False, False),
+        (PROMISED._replace(lost=True), False, False),
+        (GOOD, False, True),
+        (BAD, False, True),
+        (GOOD._replace(changed=None), False, True),
+        (GOOD._replace(changed=False), False, False),
+        (GOOD._replace(cut=CutReason.ITERATION_TIMEOUT, changed=None), False, True),
+        (GOOD._replace(cut=CutReason.MAX_COST), False, False),
+        (GOOD._replace(cut=CutReason.SIGNAL), False, False),
+        (LIMITED, False, False),
+    ],
+)
+def test_what_needs_the_gate(iteration: Iteration, *, promises: bool, each: bool) -> None:
+    """Promises, and with --verify-each whatever may have changed something."""
+    assert needs_gate(_settings(verify="make test"), iteration) is promises
+    assert needs_gate(_settings(verify="make test", verify_each=True), iteration) is each
+    assert not needs_gate(_settings(verify_each=True), iteration)

@@ -50,6 +50,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "iteration_timeout": "30m",
         "idle_timeout": "10m",
     },
+    "What proves that the work is done": {"verify": "make test", "verify_timeout": "15m"},
     "The worktree of a session": {"copy": [".env"], "setup": "npm ci", "submodules": "init", "pool": 2},
     "What happens to its work": {"commit_each": True, "push": "origin", "on_leak": "stop"},
     "Review": {"main": "main", "check": "make test", "merge_on_complete": "main"},

@@ -12,6 +12,7 @@ from ralph_wrap import branches
 from ralph_wrap.branches import Branch
 from ralph_wrap.commands.merge import LandingResult, MergeMethod, land, problem, target_of
 from ralph_wrap.config import of_project
+from ralph_wrap.config.authority import needed_to_land
 from ralph_wrap.errors import NotFoundError, RalphError, UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.approval_prompt import require, warn_of_programs
@@ -59,7 +60,7 @@ def merge(
         project = open_project(directory, environ, log)
         fetch_first(project, remote, log)
         settings = of_project(project.main, environ)
-        require(project, settings, lambda key: key in {"check", "main"}, signals, log)
+        require(project, settings, lambda key: key in needed_to_land(settings), signals, log)
         wanted = _wanted(project, ids)
         target = target_of(project, into, settings.main)
         main = _main(project, settings.main) if into else target.name
@@ -71,7 +72,7 @@ def merge(
             log=log,
             method=method,
             best_order=best_order,
-            check=settings.check,
+            check=settings.landing_check,
             check_timeout=settings.check_timeout,
             main=main,
             cancel=signals.cancel,

@@ -73,7 +73,7 @@ def _land(
         [branch],
         target,
         log=log,
-        check=settings.check,
+        check=settings.landing_check,
         check_timeout=settings.check_timeout,
         main=main,
         cancel=signals.cancel if signals is not None else NEVER,

@@ -153,7 +153,7 @@ def table(rows: Sequence[ReviewRow], now: datetime, *, width: int | None = None,
 
 
 def _mark(row: ReviewRow) -> str:
-    if row.damage or row.conflicts_main or row.check == "failed":
+    if row.damage or row.conflicts_main or "failed" in {row.check, row.verify}:
         return _RED
     if row.verdict == "live":
         return _GREEN
@@ -193,6 +193,7 @@ _CELLS: dict[str, Callable[[ReviewRow, datetime], object]] = {
     "FILES": lambda row, _: row.files,
     "LINES": lambda row, _: None if row.files is None else f"+{row.insertions} -{row.deletions}",
     "SAVED": lambda row, _: _saved(row),
+    "VERIFY": lambda row, _: row.verify,
     "CHECK": lambda row, _: row.check,
     "MAIN": lambda row, _: _main(row),
     "CONFLICTS": lambda row, _: row.conflicts,
@@ -202,6 +203,7 @@ _CELLS: dict[str, Callable[[ReviewRow, datetime], object]] = {
 }
 _SELDOM: dict[str, Callable[[ReviewRow], object]] = {
     "TOUCHES": lambda row: row.touches,
+    "VERIFY": lambda row: row.verify,
     "CHECK": lambda row: row.check,
     "BELONGS TO": lambda row: row.belongs_to,
 }
@@ -211,6 +213,6 @@ _GIVING_WAY = (
 )
 _HIDDEN_FIRST = (
     *("BEHIND", "AGENT", "LINES", "OVERLAPS", "FILES", "AGE", "AHEAD", "BELONGS TO"),
-    *("LAST COMMIT", "CHECK", "SAVED", "STATE"),
+    *("LAST COMMIT", "CHECK", "VERIFY", "SAVED", "STATE"),
 )
 """Never the conflicts: they decide what to merge."""

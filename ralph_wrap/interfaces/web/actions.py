@@ -25,7 +25,8 @@ from ralph_wrap.commands import drop as dropping
 from ralph_wrap.commands import merge as merging
 from ralph_wrap.commands import rm as removing
 from ralph_wrap.commands import stop as stopping
-from ralph_wrap.config import of_project
+from ralph_wrap.config import of_project, trust
+from ralph_wrap.config.authority import needed_to_land
 from ralph_wrap.errors import RalphError, RefusedError, UsageError, explained
 from ralph_wrap.interfaces.web.escaping import plain, quoted
 from ralph_wrap.interfaces.web.flash import FlashMessage, RetryForm
@@ -124,7 +125,8 @@ def _landed(
     project = context.project
     if (result := audit(project)).refused:
         raise tampered(result)
-    settings = of_project(project.main, project.environ, "check", "main")
+    settings = of_project(project.main, project.environ)
+    trust.require(project.main, settings.stated, project.environ, needed_to_land(settings).__contains__)
     all_branches = branches.read(project)
     wanted = list(
         {branch.name: branch for branch in (branches.named(all_branches, name) for name in names)}.values()
@@ -138,7 +140,7 @@ def _landed(
             target,
             log=log,
             method=method,
-            check=settings.check,
+            check=settings.landing_check,
             check_timeout=settings.check_timeout,
             main=target.name,
             cancel=context.cancel,

@@ -1,0 +1,234 @@
+"""The gate: a promise counts only if the project's ``verify`` command passes.
+
+It runs in the agent's workspace, environment and sandbox. What it leaves running ends with it. The next
+prompt ends with the output of a gate that did not pass, so that the agent can mend what failed.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ralph_wrap.config import Settings
+from ralph_wrap.errors import AgentError
+from ralph_wrap.loop.iteration_context import IterationContext
+from ralph_wrap.loop.policy import CutReason, Iteration
+from ralph_wrap.loop.project_command import CommandEnd, CommandRunner, ProjectCommand
+from ralph_wrap.system.log import Log
+from ralph_wrap.system.output_relay import OutputRelay
+
+_LINES = 200  # of the output, at most
+_SIZE = 16 << 10  # bytes of the output, at most
+_REMEMBERED = 1 << 20  # bytes of the output that are kept while the command runs
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")  # ECMA-48
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_BEGIN = "---- ralph-wrap: the check of your work did not pass ----"
+_END = "---- end of the output of the check ----"
+
+
+NOT_RUN = "not run"
+"""The result of a gate that says nothing about the work as it is now."""
+
+
+class GateResult(NamedTuple):
+    """The last run of the gate.
+
+    Attributes:
+        iteration: the iteration after which it ran.
+        status: its exit status; 124 if it was ended.
+        cut: the outside cause that ended it.
+        seconds: how long it ran.
+        outdated: something has changed since.
+
+    """
+
+    iteration: int
+    status: int
+    cut: CutReason | None
+    seconds: float
+    outdated: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether the work is proven."""
+        return self.status == 0 and self.cut is None
+
+    @property
+    def word(self) -> str:
+        """The result in a word or two: ``passed``, ``failed``, or ``not run`` for the work as it is now."""
+        if self.outdated or self.cut not in {None, CutReason.VERIFY_TIMEOUT}:
+            return NOT_RUN
+        return "passed" if self.passed else "failed"
+
+    @property
+    def outcome(self) -> str:
+        """How it ended, after the name of the command."""
+        if self.cut is CutReason.VERIFY_TIMEOUT:
+            return f"was not done after {self.seconds:g} s"
+        return f"ended with status {self.status}"
+
+
+class Gate:
+    """Runs the gate of one session.
+
+    Arguments:
+        settings: the command and its time limit, and the grace of what it leaves running.
+        runner: runs it.
+        context: of the session.
+        relay: moves its output.
+        environ: of the agent.
+
+    Attributes:
+        part: the end of the next prompt; empty unless the gate did not pass.
+        last: the last run; ``None`` before the first one.
+
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        runner: CommandRunner,
+        context: IterationContext,
+        relay: OutputRelay,
+        environ: Mapping[str, str],
+        log: Log,
+    ) -> None:
+        self._command = ProjectCommand(
+            "verify", settings.verify, settings.verify_timeout, CutReason.VERIFY_TIMEOUT
+        )
+        self._grace = settings.grace
+        self._runner = runner
+        self._context = context
+        self._relay = relay
+        self._environ = environ
+        self._log = log
+        self._runs = 0
+        self.part = b""
+        self.last: GateResult | None = None
+
+    @property
+    def summary(self) -> str:
+        """The last result, for the line between two iterations; empty before the first one."""
+        return f"verify {self.last.word}" if self.last else ""
+
+    def check(self, number: int, iteration: Iteration) -> Iteration:
+        """Run the gate, and return the iteration with what it proves.
+
+        A signal, a request to stop, or the end of the session's time during the gate ends the loop as it does
+        during an iteration.
+
+        Raises:
+            AgentError: the gate cannot be run at all.
+
+        """
+        self._runs += 1
+        output = _Tail()
+        with self._relay.heard_on_stderr(output.hear):
+            ended = self._run(number)
+        self.last = last = GateResult(number, ended.status, ended.cut, ended.seconds)
+        self._tell(last, promised=iteration.promised)
+        if last.word == "failed":
+            self.part = _part(self._command.text, last.outcome, output.text())
+            return iteration._replace(verified=False)
+        self.part = b""
+        if last.passed:
+            return iteration._replace(verified=True)
+        return iteration._replace(verified=False, cut=last.cut)
+
+    def note_change(self) -> None:
+        """Note that the work may have changed since the last run."""
+        if self.last is not None:
+            self.last = self.last._replace(outdated=True)
+
+    def report(self) -> dict[str, Any]:
+        """Return ``verify`` of the report."""
+        last = self.last
+        return {
+            "result": last.word if last else NOT_RUN,
+            "command": self._command.text,
+            "runs": self._runs,
+            "iteration": last.iteration if last else None,
+            "status": last.status if last else None,
+            "seconds": last.seconds if last else None,
+        }
+
+    def _run(self, number: int) -> CommandEnd:
+        """Run the command, then end what it has left running, but nothing of the agent."""
+        with self._context.process_tree.apart():
+            try:
+                ended = self._runner.run(self._command, self._environ, number)
+            except OSError as error:
+                raise AgentError(
+                    f"verify cannot be run: {error.strerror}: {self._command.shown}",
+                    "sh has to be on the PATH",
+                ) from None
+            if ended.cut is None:
+                self._context.process_tree.signal(signal.SIGTERM, except_group=0)
+                self._context.end_leftovers(self._grace)
+        return ended
+
+    def _tell(self, last: GateResult, *, promised: bool) -> None:
+        if last.passed:
+            self._log.event(
+                "verify.passed", f"verify passed: {self._command.shown}", iteration=last.iteration
+            )
+        elif last.word == "failed":
+            counts = ": the promise does not count" if promised else ""
+            self._log.warning(
+                "verify.failed",
+                f"verify {last.outcome}{counts}: {self._command.shown}",
+                self._runner.output,
+                iteration=last.iteration,
+            )
+
+
+class _Tail:
+    """The last part of an output, in constant memory."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+
+    def hear(self, piece: bytes) -> None:
+        """Take the next piece."""
+        self._kept += piece
+        if len(self._kept) > 2 * _REMEMBERED:
+            del self._kept[:-_REMEMBERED]
+
+    def text(self) -> str:
+        """Return what an agent gets of it."""
+        return excerpt(bytes(self._kept))
+
+
+def excerpt(output: bytes) -> str:
+    """Return the last 200 lines of an output as plain text, and of these at most 16 KB: the middle is cut."""
+    text = _SEQUENCE.sub("", output.decode("utf-8", "replace"))
+    lines = [_CONTROL.sub("", _overwritten(line)) for line in text.split("\n")]
+    while lines and not lines[-1].strip():
+        lines.pop()
+    shown = "\n".join(lines[-_LINES:])
+    encoded = shown.encode()
+    if len(encoded) <= _SIZE:
+        return shown
+    half = _SIZE // 2
+    missing = len(encoded) - 2 * half
+    first, last = encoded[:half].decode(errors="ignore"), encoded[-half:].decode(errors="ignore")
+    return f"{first}\n[… {missing:,} bytes are left out here …]\n{last}"
+
+
+def _overwritten(line: str) -> str:
+    """Return what a terminal shows of a line in which a program went back to its beginning."""
+    return next((part for part in reversed(line.split("\r")) if part), "")
+
+
+def _part(command: str, outcome: str, output: str) -> bytes:
+    indented = "\n".join(f"    {line}" for line in command.strip().splitlines())
+    return (
+        f"\n\n{_BEGIN}\n"
+        "The task is done only when this command, run in this workspace, ends with status 0:\n\n"
+        f"{indented}\n\n"
+        f"After the last iteration it {outcome}. The end of its output:\n\n"
+        f"{output or '(it printed nothing)'}\n"
+        f"{_END}\n"
+    ).encode("utf-8", "surrogateescape")
