@@ -53,6 +53,7 @@ class ReviewRow(NamedTuple):
         verdict: the verdict on its session, if it is not finished.
         committed: the time of its last commit: UTC, ISO 8601.
         check: the last result of the project's check on its merged tip: passed or failed.
+        question: what its agent asks a person, if it is blocked.
         verify: the last result of its session's gate: passed, failed, or not run for the work as it was at
             the end; ``None`` without a gate.
         no_commits: it is still at the commit where its session recorded its start.
@@ -91,6 +92,7 @@ class ReviewRow(NamedTuple):
     verdict: str | None = None
     committed: str | None = None
     check: str | None = None
+    question: str | None = None
     verify: str | None = None
     no_commits: bool = False
     saved_open: bool = False
@@ -254,6 +256,7 @@ def _row(
         verdict=branch.verdict,
         committed=None if facts.time is None else _iso(facts.time),
         check=None if checked is None else "passed" if checked.passed else "failed",
+        question=_text(record.get("question")),
         verify=verify,
         no_commits=facts.ahead == 0 and branch.tip == recorded_base,
         belongs_to=branch.belongs_to,

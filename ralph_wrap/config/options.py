@@ -80,6 +80,11 @@ class LoopLimits(Table, group="loop"):
         kind=TEXT,
         help="The loop ends when the agent's final answer has this text on a line of its own.",
     )
+    blocked: str = option(
+        default="<promise>BLOCKED</promise>",
+        kind=TEXT,
+        help="As --until, but the agent asks for a person: the loop ends with its question and status 75.",
+    )
 
 
 class WorktreeSettings(Table, group="worktree"):

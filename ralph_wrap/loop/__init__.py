@@ -1,8 +1,8 @@
 """The loop: :mod:`policy` decides, :mod:`driver` executes, :mod:`supervise` waits for the agent.
 
-:mod:`promise` searches the answer of the agent. :mod:`limits` computes when an iteration must end, and
-:mod:`budget` adds up its tokens and cost. Sessions share the usage limit of an account in
-:mod:`usage_limit`; :mod:`usage_limit_wait` waits for its end.
+:mod:`answer` reads what the agent answers, and :mod:`promise` searches it. :mod:`limits` computes when an
+iteration must end, and :mod:`budget` adds up its tokens and cost. Sessions share the usage limit of an
+account in :mod:`usage_limit`; :mod:`usage_limit_wait` waits for its end.
 :mod:`conversation` remembers the agent's own session for the next iteration. :mod:`progress` shows a
 status line. :mod:`terminal` lends the terminal to an interactive agent. :mod:`setup` runs once, before
 iteration 1. :mod:`gate` proves a promise. Both run by :mod:`project_command`.

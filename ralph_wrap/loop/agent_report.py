@@ -49,18 +49,22 @@ class AgentReports:
             )
         # A status after a limit is of our own making, and says nothing about the agent.
         has_failed = iteration.status != 0 and iteration.cut is None
+        counts = iteration.cut not in ASKED and not has_failed
+        answer = output.answer
         iteration = iteration._replace(
-            promised=output.promise.kept and iteration.cut not in ASKED and not has_failed,
+            promised=answer.promise.kept and counts,
+            blocked=answer.blocked and counts,
+            question=answer.question if counts else "",
             reached=budget.reached(self._limits, self.spending),
         )
-        if output.promise.kept and has_failed:
+        if answer.promise.kept and has_failed:
             self._log.warning(
                 "promise.ignored",
                 f"the agent kept its promise and failed with status {iteration.status}:"
                 " that does not end the loop",
                 "an agent that has done all must end with status 0",
             )
-        if output.promise.seen and not output.promise.kept:
+        if answer.promise.seen and not answer.promise.kept:
             self._warn_of_promise()
         if output.failure is None:
             # An agent that was asked to end may not have come to its report.

@@ -149,7 +149,7 @@ class Driver:
             if settings.commit_each or not isinstance(decision, EndLoop):
                 now = self._context.hand_over(number, now, not isinstance(decision, RepeatIteration)) or now
             if isinstance(decision, EndLoop):
-                return LoopResult(decision.ended_by, decision.status, number)
+                return LoopResult(decision.ended_by, decision.status, number, iteration.question)
             before = before if isinstance(decision, RepeatIteration) else now or before
             if isinstance(decision, NextIteration) and decision.pause:
                 self._pause(decision.pause, number + 1)
@@ -184,7 +184,7 @@ class Driver:
 
     def _matters(self, number: int, iteration: Iteration) -> bool:
         """Return whether it matters what the iteration has changed."""
-        if iteration.cut is not None or iteration.refused is not None:
+        if iteration.cut is not None or iteration.refused is not None or iteration.blocked:
             return False
         if self._settings.verify_each:
             return True

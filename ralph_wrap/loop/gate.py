@@ -6,7 +6,6 @@ prompt ends with the output of a gate that did not pass, so that the agent can m
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -18,12 +17,11 @@ from ralph_wrap.loop.policy import CutReason, Iteration
 from ralph_wrap.loop.project_command import CommandEnd, CommandRunner, ProjectCommand
 from ralph_wrap.system.log import Log
 from ralph_wrap.system.output_relay import OutputRelay
+from ralph_wrap.system.text import readable
 
 _LINES = 200  # of the output, at most
 _SIZE = 16 << 10  # bytes of the output, at most
 _REMEMBERED = 1 << 20  # bytes of the output that are kept while the command runs
-_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")  # ECMA-48
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _BEGIN = "---- ralph-wrap: the check of your work did not pass ----"
 _END = "---- end of the output of the check ----"
 
@@ -203,8 +201,7 @@ class _Tail:
 
 def excerpt(output: bytes) -> str:
     """Return the last 200 lines of an output as plain text, and of these at most 16 KB: the middle is cut."""
-    text = _SEQUENCE.sub("", output.decode("utf-8", "replace"))
-    lines = [_CONTROL.sub("", _overwritten(line)) for line in text.split("\n")]
+    lines = [readable(line) for line in output.decode("utf-8", "replace").split("\n")]
     while lines and not lines[-1].strip():
         lines.pop()
     shown = "\n".join(lines[-_LINES:])
@@ -215,11 +212,6 @@ def excerpt(output: bytes) -> str:
     missing = len(encoded) - 2 * half
     first, last = encoded[:half].decode(errors="ignore"), encoded[-half:].decode(errors="ignore")
     return f"{first}\n[… {missing:,} bytes are left out here …]\n{last}"
-
-
-def _overwritten(line: str) -> str:
-    """Return what a terminal shows of a line in which a program went back to its beginning."""
-    return next((part for part in reversed(line.split("\r")) if part), "")
 
 
 def _part(command: str, outcome: str, output: str) -> bytes:

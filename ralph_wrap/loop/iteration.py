@@ -127,7 +127,7 @@ class IterationRunner:
         if part:
             content = (content or b"") + part
         if content is not None and agent.preamble:
-            before = prompt.preamble(number, limits.max_iterations, limits.until, self._context.environ)
+            before = prompt.preamble(number, limits, self._context.environ)
             content = before + content
         self._listener.expect_echo(content or b"")
         resuming = agent._replace(command=self._conversation.command())

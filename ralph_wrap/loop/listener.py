@@ -20,10 +20,9 @@ from ralph_wrap.agents.output import (
 )
 from ralph_wrap.agents.output.transcript import TranscriptFormatter
 from ralph_wrap.config import AgentSettings
-from ralph_wrap.loop.promise import Promise, PromiseFinder
+from ralph_wrap.loop.answer import NO_ANSWER, Answer, AnswerReader
 
 _NO_COST = Usage(0)
-_NO_PROMISE = Promise(kept=False, seen=False)
 _SHOWN_ALONE = (AgentMessage, ToolCall, AgentWarning)  # the most frequent events
 _FAILURES = (UsageLimitReached, AgentFailure)
 
@@ -32,7 +31,7 @@ class IterationOutput(NamedTuple):
     """The result of reading one iteration.
 
     Attributes:
-        promise: whether the final answer keeps the promise, or contains its text elsewhere.
+        answer: whether the final answer keeps the promise, or asks for a person.
         failure: the failure that the agent reported; ``None`` if there is none.
         spent: the tokens and cost that it reported; ``None`` if nothing.
         session: name of the agent's own session; empty if it is unknown.
@@ -40,7 +39,7 @@ class IterationOutput(NamedTuple):
 
     """
 
-    promise: Promise
+    answer: Answer
     failure: UsageLimitReached | AgentFailure | None = None
     spent: Usage | None = None
     session: str = ""
@@ -57,15 +56,16 @@ class OutputListener:
     Arguments:
         agent: the format of the output, and whether it is printed unchanged.
         until: the promise.
+        blocked: the text with which the agent asks for a person.
 
     """
 
-    def __init__(self, agent: AgentSettings, until: str) -> None:
+    def __init__(self, agent: AgentSettings, until: str, blocked: str = "") -> None:
         output = agent.invocation.output
         self._reader = None if output == "text" else OutputReader(output)
         self._readable = None if agent.raw else TranscriptFormatter()
-        self._plain = PromiseFinder(until)
-        self._until = until
+        self._plain = AnswerReader(until, blocked)
+        self._marks = until, blocked
         self._prompt = b""
         self._before = _NO_COST
         self._overall = "", 0
@@ -85,8 +85,8 @@ class OutputListener:
 
     @property
     def promised(self) -> bool:
-        """Whether a final answer keeps the promise; plain text has no final answer before its end."""
-        return self._promise.kept
+        """Whether a final answer ends the loop; plain text has no final answer before its end."""
+        return self._answer.promise.kept or self._answer.blocked
 
     @property
     def has_answered(self) -> bool:
@@ -113,8 +113,8 @@ class OutputListener:
             if self._readable is not None:
                 shown += self._readable.finish()
         plain = self._plain.finish()
-        promise = self._promise if self._has_format else plain
-        heard = IterationOutput(promise, self._failure, self._spent, self._session, shown)
+        answer = self._answer if self._has_format else plain
+        heard = IterationOutput(answer, self._failure, self._spent, self._session, shown)
         if self._spent is not None:
             self._before = _sum(self._before, self._spent)
             self._overall = self._session, self._counted
@@ -123,7 +123,7 @@ class OutputListener:
 
     def _begin(self) -> None:
         self._has_format = False
-        self._promise = _NO_PROMISE
+        self._answer = NO_ANSWER
         self._answered = False
         self._failure: UsageLimitReached | AgentFailure | None = None
         self._spent: Usage | None = None
@@ -150,9 +150,9 @@ class OutputListener:
             self._spent = self._of_iteration(event) if event.overall else event
             self._answered = False
         elif isinstance(event, FinalAnswer):
-            self._answered, self._promise, self._failure = True, self._promise_in(event.text), None
+            self._answered, self._answer, self._failure = True, self._read(event.text), None
         elif isinstance(event, _FAILURES):
-            self._answered, self._promise, self._failure = True, _NO_PROMISE, event
+            self._answered, self._answer, self._failure = True, NO_ANSWER, event
         elif isinstance(event, AgentSessionId):
             self._session = event.session
 
@@ -164,10 +164,10 @@ class OutputListener:
             before = 0
         return spent._replace(tokens=spent.tokens - before, overall=False)
 
-    def _promise_in(self, answer: str) -> Promise:
-        finder = PromiseFinder(self._until, self._prompt)
-        finder.feed(answer.encode("utf-8", "surrogatepass"))
-        return finder.finish()
+    def _read(self, answer: str) -> Answer:
+        reader = AnswerReader(*self._marks, self._prompt)
+        reader.feed(answer.encode("utf-8", "surrogatepass"))
+        return reader.finish()
 
 
 def _sum(usage: Usage, other: Usage) -> Usage:

@@ -11,6 +11,9 @@ from ralph_wrap.errors import RalphError
 CUT_SHORT = 124
 """Exit status of an iteration that reached a limit (as of ``timeout(1)``)."""
 
+BLOCKED = 75
+"""Exit status of a loop whose agent asks for a person (EX_TEMPFAIL of sysexits(3))."""
+
 _FIRST_WAIT = 1.0  # seconds after the first failure; each further failure doubles it
 _LONGEST_WAIT = 60.0
 _DOUBLINGS = 6  # reach the longest wait; without this bound, 1,025 failures overflow a float
@@ -71,6 +74,8 @@ class Iteration(NamedTuple):
         passing: it failed because of the network, or of an overloaded service.
         lost: the worktree cannot be used any more: the agent has removed it, or put another repository there.
         reached: the limit on tokens or cost that it reached by its end.
+        blocked: its answer asks for a person.
+        question: what it asks then.
         verified: the gate passed after it; ``None`` if the gate did not run.
 
     """
@@ -85,6 +90,8 @@ class Iteration(NamedTuple):
     passing: bool = False
     lost: bool = False
     reached: CutReason | None = None
+    blocked: bool = False
+    question: str = ""
     verified: bool | None = None
 
     @property
@@ -95,7 +102,7 @@ class Iteration(NamedTuple):
     @property
     def failed(self) -> bool:
         """Whether it failed; with a promise, no exit status is a failure."""
-        return self.status != 0 and not self.promised
+        return self.status != 0 and not (self.promised or self.blocked)
 
 
 class LoopState(NamedTuple):
@@ -141,12 +148,14 @@ class LoopResult(NamedTuple):
         ended_by: the cause, as in the report.
         status: exit status.
         iterations: number of iterations that were started.
+        question: what the agent asks a person, if that ended the loop.
 
     """
 
     ended_by: str
     status: int
     iterations: int
+    question: str = ""
 
 
 def after(
@@ -181,7 +190,13 @@ def needs_gate(settings: GateSettings, iteration: Iteration) -> bool:
     An iteration that a limit of the loop, a signal or a request has ended is the last one: only its promise
     is worth a proof. What is not known to be unchanged may have changed.
     """
-    if not settings.verify or iteration.refused is not None or iteration.lost or iteration.cut in _OUTSIDE:
+    if (
+        not settings.verify
+        or iteration.blocked
+        or iteration.refused is not None
+        or iteration.lost
+        or iteration.cut in _OUTSIDE
+    ):
         return False
     if iteration.promised:
         return True
@@ -190,6 +205,8 @@ def needs_gate(settings: GateSettings, iteration: Iteration) -> bool:
 
 def _ended_by(iteration: Iteration, on_leak: OnLeak) -> EndLoop | None:
     """Return the end of the loop if this iteration ends it, at any number of iterations."""
+    if iteration.blocked:
+        return EndLoop("blocked", BLOCKED)
     if iteration.done or iteration.last:
         return EndLoop("promise" if iteration.done else "stop", 0)
     if iteration.cut is not None and iteration.cut in _ENDING:

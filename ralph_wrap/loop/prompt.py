@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ralph_wrap.config import AgentSettings, prompt_file
+from ralph_wrap.config import AgentSettings, LoopLimits, prompt_file
 from ralph_wrap.system import files
 
 
@@ -24,12 +24,11 @@ def content(agent: AgentSettings) -> bytes | None:
     return None
 
 
-def preamble(number: int, most: int, until: str, environ: Mapping[str, str]) -> bytes:
-    """Return the text before the prompt: the workspace of the agent, the promise, and the review of its work.
+def preamble(number: int, limits: LoopLimits, environ: Mapping[str, str]) -> bytes:
+    """Return the text before the prompt: the workspace of the agent, how the loop ends, and the review.
 
     Arguments:
-        most: the maximum number of iterations; 0 for no limit.
-        until: the promise; empty for none.
+        limits: the maximum number of iterations, and what the agent says to end the loop.
         environ: the agent's environment, which names its workspace.
 
     """
@@ -40,16 +39,22 @@ def preamble(number: int, most: int, until: str, environ: Mapping[str, str]) -> 
             f"a git worktree of its own, {path}, on branch {branch}."
             " It must not leave that worktree: nothing outside of it may be changed."
         )
-    of = f" of at most {most}" if most else ""
+    of = f" of at most {limits.max_iterations}" if limits.max_iterations else ""
+    until, blocked = limits.until.strip(), limits.blocked.strip()
     text = (
         f"This session works in {workspace}\n"
         f"This is iteration {number}{of}.\n"
         f"Its work is reviewed by its commits, so whatever is done has to be committed there.\n"
     )
-    if until.strip():
+    if until:
         text += (
-            f"The loop ends when the final answer has {until.strip()} on a line of its own."
+            f"The loop ends when the final answer has {until} on a line of its own."
             " Only an answer that finishes the whole task may have that line.\n"
+        )
+    if blocked:
+        text += (
+            "If the work cannot go on without a decision or an action of a person, the final answer may have"
+            f" {blocked} on a line of its own, and after it the question. Then the loop ends, too.\n"
         )
     text += "\n"
     return text.encode("utf-8", "surrogateescape")

@@ -75,7 +75,7 @@ class AgentLoop:
 
         """
         settings, log = self._context.settings, self._log
-        listener = self._state.listener = OutputListener(settings, settings.until)
+        listener = self._state.listener = OutputListener(settings, settings.until, settings.blocked)
         lock = self._claim.lock_for_agents(_git_directory(self._workspace))
         stack.callback(lock.release, unlink=True)
         start = self._start(stack)

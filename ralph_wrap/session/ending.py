@@ -196,6 +196,7 @@ class SessionEnd:
             leaks=workspace.leak_monitor.found if workspace and workspace.leak_monitor else None,
             tampering=state.guard.found if state.guard else None,
             taken_up=state.taken_up._asdict() if state.taken_up else None,
+            question=(state.result.question or None) if state.result else None,
             verify=state.gate.report() if state.gate else None,
         )
         return exit_report.with_outcome(report, state.outcome) if state.outcome else report

@@ -105,14 +105,18 @@ def look_first(settings: Settings, project: Project) -> Preflight:
 
 
 def _check_gate(settings: Settings) -> None:
-    """Check that there is a gate where something needs one: before the agent works, not after.
+    """Check what decides whether the work is done: before the agent works, not after.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no gate where something needs one, or one text says both done and blocked.
 
     """
     if "verify_each" in settings.replaced and settings.verify_each and not settings.verify:
         raise UsageError("--verify-each: there is no command to run", "--verify COMMAND, or the key verify")
+    if settings.until.strip() and settings.until.strip() == settings.blocked.strip():
+        raise UsageError(
+            f"--until and --blocked are the same text: {settings.until.strip()}", "give another one"
+        )
     if settings.merge_on_complete:
         _ = settings.landing_check
 

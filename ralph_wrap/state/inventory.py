@@ -48,10 +48,11 @@ class SessionEntry(NamedTuple):
         workspace: the directory where its agent works, or what is left of it, as it is called here; ``None``
             if there is none here.
         note: the reason why the record, or the report of a finished session, cannot be read.
-        ended_by: from the report of a finished session, like the next three; ``None`` if it cannot be read.
+        ended_by: from the report of a finished session, like the next four; ``None`` if it cannot be read.
         exit_status: of ``ralph-wrap run``.
         saved: the branch with its uncommitted work.
         kept: the reason why its worktree still exists.
+        question: what its agent asks a person, if it is blocked.
         cpu_seconds: like the next three, from :class:`ralph_wrap.system.process_table.ResourceUsage`.
             ``None`` unless the session is live and its processes are visible here.
         cpu_percent: the average since the session began.
@@ -79,6 +80,7 @@ class SessionEntry(NamedTuple):
     exit_status: int | None = None
     saved: str | None = None
     kept: str | None = None
+    question: str | None = None
     cpu_seconds: float | None = None
     cpu_percent: float | None = None
     memory_bytes: int | None = None
@@ -426,7 +428,7 @@ def _with_end(entry: SessionEntry, home: Registry) -> SessionEntry:
     if isinstance(ended, report.UnreadableReport):
         return entry._replace(note=ended.sentence)
     known = ended.to_dict() if ended else {}  # an agent may have changed the file
-    kinds = {"ended_by": str, "exit_status": int, "saved": str, "kept": str}
+    kinds = {"ended_by": str, "exit_status": int, "saved": str, "kept": str, "question": str}
     fitting = {name: known[name] for name, kind in kinds.items() if isinstance(known.get(name), kind)}
     commits = known.get("commits")  # not from git: a project may have 20,000 sessions that have ended
     return entry._replace(**fitting, commits=commits if isinstance(commits, int) else None)

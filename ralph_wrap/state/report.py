@@ -46,6 +46,9 @@ _LIMITS = {
 }
 """The cause of the end, for people, if a limit ended the loop."""
 
+BLOCKED = "blocked"
+"""``ended_by`` of a session whose agent asks a person."""
+
 GATE_RESULTS = ("passed", "failed", "not run")
 """What ``verify`` of a report can say about the gate."""
 
@@ -61,7 +64,7 @@ class SessionReport(NamedTuple):
         agent: the agent or command.
         started: UTC, ISO 8601.
         ended: UTC, ISO 8601.
-        ended_by: promise, max-iterations, max-failures, max-stalls, max-time, max-cost, max-tokens,
+        ended_by: promise, blocked, max-iterations, max-failures, max-stalls, max-time, max-cost, max-tokens,
             usage-limit, stop, signal, leak, not-started, error, killed.
         exit_status: of ``ralph-wrap run``.
         error: the message, if an error ended the session.
@@ -90,6 +93,7 @@ class SessionReport(NamedTuple):
         tampering: what ``ralph-wrap audit`` finds since the session; ``None`` if no session looked.
         taken_up: what came back from a snapshot of a dead machine: its session, the snapshot, and the older
             paths that were not put back.
+        question: what the agent asks a person, if it is blocked.
         verify: the gate: its last result (passed, failed, or not run for the work as it was at the end), its
             command, how often it ran, and iteration, exit status and seconds of its last run; ``None``
             without a gate.
@@ -130,6 +134,7 @@ class SessionReport(NamedTuple):
     resumes: str | None = None
     tampering: tuple[str, ...] | None = None
     taken_up: dict[str, Any] | None = None
+    question: str | None = None
     verify: dict[str, Any] | None = None
     proof: str | None = None
     cut: Mapping[str, int] = MappingProxyType({})
@@ -325,6 +330,7 @@ def summary(report: SessionReport, log: Path, location: str = "") -> str:
     rows = [*_title(report.title), ("session", report.session)]
     if report.ended_by in _LIMITS:
         rows.append(("limit", _NO_WORKTREE if _has_lost_worktree(report) else _LIMITS[report.ended_by]))
+    rows += _asked(report)
     rows += _verified(report)
     rows += _taken_up(report)
     if report.branch:
@@ -427,7 +433,7 @@ def _next(report: SessionReport) -> Iterator[tuple[str, str]]:
                 yield "", f"ralph-wrap {verb} {name}"
     elif saved:
         yield "next", f"git diff {shlex.quote(saved)}^ {shlex.quote(saved)}"
-    goes_on = report.branch is not None and report.ended_by in {*_LIMITS, "signal", "stop"}
+    goes_on = report.branch is not None and report.ended_by in {*_LIMITS, "signal", "stop", BLOCKED}
     kept = bool(report.kept and report.workspace)
     if kept and report.way_out:  # until then, rm and resume refuse
         yield "remove", report.way_out
@@ -435,8 +441,9 @@ def _next(report: SessionReport) -> Iterator[tuple[str, str]]:
     if kept:  # its branch is checked out there until then
         yield "go on" if goes_on else "remove", f"ralph-wrap rm {report.id}"
     if goes_on:
-        yield "" if kept else "go on", f"ralph-wrap resume {report.id}"
-    if report.ended_by not in _LIMITS and (command := drop_command(report)):
+        answer = ' -m "…"' if report.ended_by == BLOCKED else ""
+        yield "" if kept else "go on", f"ralph-wrap resume {report.id}{answer}"
+    if report.ended_by not in {*_LIMITS, BLOCKED} and (command := drop_command(report)):
         yield "drop", command
 
 
@@ -462,6 +469,12 @@ def gate_result(verify: object) -> str | None:
     """Return the result of the gate in a report, which an agent may have written; ``None`` without one."""
     result = verify.get("result") if isinstance(verify, dict) else None
     return result if result in GATE_RESULTS else None
+
+
+def _asked(report: SessionReport) -> Iterator[tuple[str, str]]:
+    """Yield what a blocked agent asks, line by line."""
+    lines = [one_line(line) for line in str(report.question or "").splitlines() if line.strip()]
+    yield from _named("question", lines, len(lines), " lines: see report.json")
 
 
 def _verified(report: SessionReport) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ ELSEWHERE = "elsewhere"
 
 _ENDED = {
     "promise": "done",
+    "blocked": "blocked",
     "stop": "stopped",
     "signal": "stopped",
     "leak": "stopped",

@@ -11,6 +11,8 @@ from pathlib import Path
 
 _GIT_VERBS = "branch|diff|fetch|fsck|log|merge|push|status|switch|worktree"
 _VERBS_ELSEWHERE = "init|mcp|help|version"  # they have no -C
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")  # ECMA-48
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 _COMMAND = re.compile(
     rf"\bralph-wrap (?:(?:worktree|config) )?(?!{_VERBS_ELSEWHERE})[a-z]+|\bgit(?= (?:{_GIT_VERBS})\b)"
 )
@@ -42,6 +44,12 @@ def plain(text: str) -> str:
     if text.isprintable():
         return " ".join(text.split())
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+
+def readable(line: str) -> str:
+    """Return a line of a program's output as a terminal shows it, without colours and control characters."""
+    shown = next((part for part in reversed(_SEQUENCE.sub("", line).split("\r")) if part), "")
+    return _CONTROL.sub("", shown)
 
 
 def _cells_of(letter: str) -> int:

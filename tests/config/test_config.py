@@ -45,6 +45,7 @@ VALUES: dict[str, tuple[str, Any, str, Any]] = {
     "delay": ("1.5s", 1.5, "2", 2.0),
     "grace": ("250ms", 0.25, "1m", 60.0),
     "until": ("DONE", "DONE", "READY", "READY"),
+    "blocked": ("HELP", "HELP", "ASK", "ASK"),
     "verify": ("make test", "make test", "npm test", "npm test"),
     "verify_each": ("on", True, "off", False),
     "verify_timeout": ("2h", 7200.0, "90s", 90.0),

@@ -254,6 +254,7 @@ def test_refusals_are_never_counted(refusals: list[float | None], iterations: in
             refused=st.none(),
             passing=st.booleans(),
             reached=st.none(),
+            blocked=st.just(False),
         )
     )
 )
@@ -314,3 +315,12 @@ def test_what_needs_the_gate(iteration: Iteration, *, promises: bool, each: bool
     assert needs_gate(_settings(verify="make test"), iteration) is promises
     assert needs_gate(_settings(verify="make test", verify_each=True), iteration) is each
     assert not needs_gate(_settings(verify_each=True), iteration)
+
+
+@pytest.mark.parametrize("also", [{}, {"promised": True}, {"last": True}, {"cut": CutReason.MAX_TIME}])
+def test_an_agent_that_needs_a_person_ends_the_loop(also: dict[str, Any]) -> None:
+    """Whatever else it says, or a limit wants."""
+    iteration = GOOD._replace(blocked=True, **also)
+    _, decision = after(_settings(verify="make test"), LoopState(), iteration)
+    assert decision == EndLoop("blocked", 75)
+    assert not needs_gate(_settings(verify="make test"), iteration)

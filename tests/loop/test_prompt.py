@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.config import LoopLimits
 from ralph_wrap.loop.prompt import preamble
-from tests.support.agent_script import PROMISE
 from tests.support.sessions import Session, run
 from tests.support.wait import eventually
 
@@ -163,6 +163,10 @@ def _waits_for(pid: int, kernel_function: str) -> bool:
 # The preamble
 
 
+BLOCKED = b"""\
+If the work cannot go on without a decision or an action of a person, the final answer may have STUCK \
+on a line of its own, and after it the question. Then the loop ends, too.
+"""
 PROMISED = b"""\
 The loop ends when the final answer has DONE on a line of its own. \
 Only an answer that finishes the whole task may have that line.
@@ -183,24 +187,30 @@ Its work is reviewed by its commits, so whatever is done has to be committed the
 
 
 @pytest.mark.parametrize(
-    ("number", "most", "until", "branch", "text"),
+    ("number", "limits", "branch", "text"),
     [
-        (3, 10, "", "ralph/a3f2", ISOLATED),
-        (3, 10, " DONE ", "ralph/a3f2", ISOLATED[:-1] + PROMISED + b"\n"),
-        (1, 0, "", "", PLAIN),
+        (3, LoopLimits(max_iterations=10, until="", blocked=""), "ralph/a3f2", ISOLATED),
+        (
+            3,
+            LoopLimits(max_iterations=10, until=" DONE ", blocked=" STUCK "),
+            "ralph/a3f2",
+            ISOLATED[:-1] + PROMISED + BLOCKED + b"\n",
+        ),
+        (1, LoopLimits(max_iterations=0, until="", blocked=""), "", PLAIN),
     ],
 )
-def test_the_preamble(number: int, most: int, until: str, branch: str, text: bytes) -> None:
-    """As a whole, in a worktree and without one, with a promise and without one."""
+def test_the_preamble(number: int, limits: LoopLimits, branch: str, text: bytes) -> None:
+    """As a whole, in a worktree and without one, with what ends the loop and without."""
     environ = {"RALPH_WORKSPACE": "/p/w", "RALPH_BRANCH": branch}
-    assert preamble(number, most, until, environ) == text
+    assert preamble(number, limits, environ) == text
 
 
 def test_the_preamble_stands_before_the_prompt(repo: Repo) -> None:
     """With where the agent really is, anew in each iteration."""
     result = run(repo.path, "--preamble", "on", "-n", "2", "-p", "do it\n", "--", "cat")
     environ = {"RALPH_WORKSPACE": result.report["workspace"], "RALPH_BRANCH": result.report["branch"]}
-    assert result.stdout == b"".join(preamble(number, 2, PROMISE, environ) + b"do it\n" for number in (1, 2))
+    limits = LoopLimits(max_iterations=2)
+    assert result.stdout == b"".join(preamble(number, limits, environ) + b"do it\n" for number in (1, 2))
 
 
 def test_without_a_prompt_there_is_no_preamble(repo: Repo) -> None:

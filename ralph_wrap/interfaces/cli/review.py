@@ -193,6 +193,7 @@ _CELLS: dict[str, Callable[[ReviewRow, datetime], object]] = {
     "FILES": lambda row, _: row.files,
     "LINES": lambda row, _: None if row.files is None else f"+{row.insertions} -{row.deletions}",
     "SAVED": lambda row, _: _saved(row),
+    "QUESTION": lambda row, _: row.question and " ".join(row.question.split()),
     "VERIFY": lambda row, _: row.verify,
     "CHECK": lambda row, _: row.check,
     "MAIN": lambda row, _: _main(row),
@@ -203,13 +204,14 @@ _CELLS: dict[str, Callable[[ReviewRow, datetime], object]] = {
 }
 _SELDOM: dict[str, Callable[[ReviewRow], object]] = {
     "TOUCHES": lambda row: row.touches,
+    "QUESTION": lambda row: row.question,
     "VERIFY": lambda row: row.verify,
     "CHECK": lambda row: row.check,
     "BELONGS TO": lambda row: row.belongs_to,
 }
 _GIVING_WAY = (
     *(("AGENT", 12), ("LAST COMMIT", 12), ("TITLE", 12), ("OVERLAPS", 8)),
-    *(("TOUCHES", 8), ("BRANCH", 10), ("STATE", 13), ("BELONGS TO", 10), ("CONFLICTS", 9)),
+    *(("QUESTION", 24), ("TOUCHES", 8), ("BRANCH", 10), ("STATE", 13), ("BELONGS TO", 10), ("CONFLICTS", 9)),
 )
 _HIDDEN_FIRST = (
     *("BEHIND", "AGENT", "LINES", "OVERLAPS", "FILES", "AGE", "AHEAD", "BELONGS TO"),

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.ids import is_wide_agent_id
 from ralph_wrap.state.remote_claim import RemoteClaim
+from ralph_wrap.state.report import BLOCKED
 from ralph_wrap.system.document import DocumentFormat, known
 from ralph_wrap.system.text import plain
 
@@ -83,7 +84,8 @@ def outcome(claim: RemoteClaim | None, *, stop_is_asked: bool, ran_here: bool) -
     if claim is None:
         return {"state": STOPPED} if stop_is_asked else None
     is_over = is_done(claim) and (ran_here or not lacks_work(claim))
-    if claim.state == remote_claim.RUNNING or not (is_over or stop_is_asked):
+    ends = is_over or stop_is_asked or claim.ended_by == BLOCKED  # without an answer, it would ask again
+    if claim.state == remote_claim.RUNNING or not ends:
         return None
     return {
         "state": DONE if is_over else STOPPED,

@@ -59,6 +59,7 @@ def test_a_row_tells_everything_of_a_branch(repo: Repo) -> None:
             "verdict": None,
             "committed": "2026-01-02T03:04:05+00:00",
             "check": "failed",
+            "question": None,
             "verify": None,
             "no_commits": False,
             "saved_open": False,

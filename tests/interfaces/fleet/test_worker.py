@@ -205,6 +205,16 @@ def test_a_failing_agent_fails_the_index(fleet_run: FleetRun) -> None:
     assert (status, fleet_run.state()["state"]) == (0, "done"), printed
 
 
+def test_a_blocked_agent_stops_the_index(fleet_run: FleetRun) -> None:
+    """It waits for a person, not for another worker, which would only hear the question again."""
+    fleet_run.begin(f"{COMMIT}; echo '<promise>BLOCKED</promise>'; echo 'May I?'")
+    status, printed = fleet_run.work().ended()
+    assert status == 0, printed
+    state = fleet_run.state()
+    assert (state["state"], state["ended_by"]) == ("stopped", "blocked")
+    assert fleet_run.remote.show(f"ralph/{state['id']}:made") == b"work\n"
+
+
 def test_a_remote_that_is_away_at_the_end_costs_nothing(fleet_run: FleetRun) -> None:
     """The worker waits for it, and only then ends with 0."""
     away, flag = fleet_run.directory / "away.git", fleet_run.directory / "go"
