@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from ralph_wrap import branches, config
 from ralph_wrap.branches import Branch, MainBranch, gitlinks, landing
 from ralph_wrap.branches.compare import BranchComparison, compare
 from ralph_wrap.branches.touches import Touch, without_tests
-from ralph_wrap.errors import GitError, NotFoundError, TamperedError, UsageError
+from ralph_wrap.errors import GitError, NotFoundError, RalphError, TamperedError, UsageError
 from ralph_wrap.git import Git, Repository, existing_commits
 from ralph_wrap.git.compare import facts_of
 from ralph_wrap.state import check_results
@@ -155,7 +155,11 @@ def look(project: Project) -> Review:
             detached = detached_commits(objects, all_branches)
         bases = {branch.base for branch in all_branches if branch.base}
         recorded = {*existing_commits(objects, bases)}
-    checked = check_results.results(project)
+    checked: Mapping[str, CheckResult] = {}
+    try:
+        checked = check_results.results(project)
+    except RalphError as error:
+        notes.append(f"no result of a check is shown: {error.message}; {error.hint}")
     rows = [
         _row(
             branch,

@@ -1,7 +1,7 @@
 """The results of the project's ``check`` for branches, so that commands can show them without a new run.
 
 The file ``.ralph/run/checks.json`` maps the tip of each checked branch to its result. It is only for display:
-``merge`` never relies on it. Unreadable content is ignored.
+``merge`` never relies on it. If it cannot be read, it stays as it is, and ``review`` says so.
 
 An agent can write this file, too. So each result has a signature of the user who ran the check, with the key
 of ``state.session_start``. A result without it is not shown: nothing tells it from one that an agent wrote.
@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ralph_wrap.errors import RalphError
 from ralph_wrap.state.project import RUN, Project
 from ralph_wrap.state.session_start import is_signed, signature
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.text import command
 
 _KIND = "check"  # of what is signed here
 _FILE = "checks.json"
@@ -48,7 +50,12 @@ class CheckResult(NamedTuple):
 
 
 def results(project: Project) -> dict[str, CheckResult]:
-    """Return the newest result of each tip that this user has checked, by object id."""
+    """Return the newest result of each tip that this user has checked, by object id.
+
+    Raises:
+        RalphError: the file cannot be read.
+
+    """
     return {
         tip: check
         for tip, entry in _entries(project).items()
@@ -58,10 +65,16 @@ def results(project: Project) -> dict[str, CheckResult]:
 
 
 def _entries(project: Project) -> dict[str, dict[str, Any]]:
+    path = project.root / RUN / _FILE
     try:
-        return _FORMAT.read(project.root / RUN / _FILE, lambda loaded: dict(loaded["checks"].items()))
-    except (OSError, ValueError):
+        return _FORMAT.read(path, lambda loaded: dict(loaded["checks"].items()))
+    except FileNotFoundError:
         return {}
+    except (OSError, ValueError) as error:
+        raise RalphError(
+            f"{path} cannot be read: {error}",
+            f"to begin a new one: {command('mv', path, f'{path}.unreadable')}",
+        ) from None
 
 
 def _checked(entry: Mapping[str, Any]) -> CheckResult | None:
@@ -81,7 +94,8 @@ def keep(project: Project, tip: str, check: CheckResult) -> None:
         check: the result.
 
     Raises:
-        OSError: the file cannot be written.
+        RalphError: the file cannot be read, and stays as it is.
+        OSError: it cannot be written.
 
     """
     run = project.root / RUN

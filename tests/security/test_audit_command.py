@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ralph_wrap.errors import RalphError
 from tests.security.tamperings import TAMPERINGS
 from tests.support.sessions import PROGRAM, command, run
 
@@ -220,3 +222,30 @@ def test_a_memory_that_does_not_count_accepts_nothing(repo: Repo, home: Path, da
     [memory] = (home / "state/ralph-wrap/audit").iterdir()
     damage(memory)
     assert _open(repo) == [".git/hooks/pre-commit"]
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.chmod(0o666), lambda path: path.write_text("{")])
+def test_a_memory_that_cannot_be_read_is_said_and_kept(repo: Repo, home: Path, damage: Any) -> None:
+    """It holds what an undo would put back; the printed command begins a new one."""
+    repo.git("config", "alias.mine", "!echo mine")
+    assert _open(repo) == []
+    [memory] = (home / "state/ralph-wrap/audit").iterdir()
+    damage(memory)
+    before = memory.read_bytes()
+    said = command("audit", cwd=repo.path)
+    assert (said.status, "what this machine remembers of the project" in said.stderr) == (1, True)
+    assert command("audit", "--accept", cwd=repo.path).status == RalphError.exit_code
+    assert (memory.read_bytes(), _open(repo)) == (before, [".git/config: alias.mine"])
+    [way] = re.findall(r'mv /[^"]*', said.stderr)
+    assert os.system(way) == 0  # noqa: S605 -- the command that a user pastes
+    assert (command("audit", cwd=repo.path).status, memory.exists()) == (0, True)
+
+
+def test_a_session_says_that_the_memory_cannot_be_read(repo: Repo, home: Path) -> None:
+    """It does not learn anew what an agent of an earlier session may have left."""
+    assert _open(repo) == []
+    [memory] = (home / "state/ralph-wrap/audit").iterdir()
+    memory.write_text("{")
+    ended = run(repo.path, "-n", "1", "--", "true")
+    assert "what this machine remembers of the project cannot be read" in ended.stderr
+    assert memory.read_text() == "{"

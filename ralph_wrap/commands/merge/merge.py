@@ -24,7 +24,7 @@ from ralph_wrap.git.read_back import find_damage, require_whole
 from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.session.preflight import committer
-from ralph_wrap.state import check_results
+from ralph_wrap.state import check_results, landings
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import RUN, Project, own_registry, prepare_root, repository_of
@@ -363,6 +363,12 @@ def _move(
     require_movable(landing.repository, target, checkouts)
     for checkout in checkouts:
         require_room(target, checkout, changes)
+    try:  # before another session can see the move; a note of a landing that then fails does no harm
+        landings.note(landing.home.directory, *step)
+    except OSError as error:
+        landing.log.warning(
+            "landing.not_noted", f"sessions that run now will report this landing as a change: {error}"
+        )
     with without_rule(landing.repository, checkouts, changes):
         move(landing.project, landing.home, landing.trial, checkouts, step, reason)
 
@@ -384,11 +390,14 @@ def _check(landing: _LandingContext, branch: Branch, tip: str) -> tuple[int, boo
     status = _TIMED_OUT if ended_with is None else ended_with
     landing.log.event("check.ended", branch=branch.name, status=status)
     ended = datetime.now(UTC).isoformat(timespec="seconds")
-    with contextlib.suppress(OSError):  # the result is only for review and the web page
-        result = check_results.CheckResult(
-            status, landing.target.name, tip, ended, trust.digest({"check": landing.check})
-        )
+    result = check_results.CheckResult(
+        status, landing.target.name, tip, ended, trust.digest({"check": landing.check})
+    )
+    try:
         check_results.keep(landing.project, branch.tip, result)
+    except (RalphError, OSError) as error:  # the result is only for review and the web page
+        hint = error.hint if isinstance(error, RalphError) else ""
+        landing.log.warning("check.not_kept", f"review will not show the result of the check: {error}", hint)
     return status, ended_with is not None
 
 

@@ -92,9 +92,6 @@ def move(
         OSError: a file cannot be written. Everything is as before, or the message names what is not.
 
     """
-    # Before another session can see the move; a note of a landing that then fails does no harm.
-    with contextlib.suppress(OSError):
-        landings.note(home.directory, *step)
     if not checkouts:
         move_ref(project.git, step.ref, step.old, step.new, reason)
         return

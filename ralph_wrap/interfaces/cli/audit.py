@@ -18,6 +18,7 @@ from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude,
 from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.state.audit import look
 from ralph_wrap.state.audit.look import Audit
+from ralph_wrap.state.audit.warnings import log_problem
 from ralph_wrap.state.project import Project
 from ralph_wrap.system.log import lines_of, one_line
 from ralph_wrap.system.signals import SignalHandlers
@@ -42,9 +43,11 @@ def audit(
         environ = become_owner(directory, log)
         project = use_case.project_of(directory, environ)
         if undo:
+            log_problem(look.audit(project).problem, log)
             _show_undone(use_case.undo(project), json=json)
             return
         result = look.audit(project)
+        log_problem(result.problem, log)
         if accept:
             _accept(project, result, use_case.rows(result))
             result = look.audit(project)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ralph_wrap.state.audit.look import audit
-from ralph_wrap.state.audit.warnings import log_findings, tampered
+from ralph_wrap.state.audit.warnings import log_findings, log_problem, tampered
 from ralph_wrap.state.project import find_project_without_git
 from ralph_wrap.system.log import Log
 
@@ -39,4 +39,5 @@ def warn_of_tampering(directory: Path, environ: Mapping[str, str], log: Log, *, 
     result = audit(project)
     if result.refused and refuse:
         raise tampered(result)
+    log_problem(result.problem, log)
     log_findings(result.findings, log)

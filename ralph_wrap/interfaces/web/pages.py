@@ -98,7 +98,10 @@ def _tampering(project: Project) -> FlashMessage | None:
         return None
     title = "Git runs, reads or shows here what you have not accepted."
     title += " The button Merge refuses." if result.refused else ""
-    return FlashMessage("failed", (title, *some(lines, _FINDINGS)), "to see each in full: ralph-wrap audit")
+    why = [result.problem.message] if result.problem else []
+    return FlashMessage(
+        "failed", (title, *why, *some(lines, _FINDINGS)), "to see each in full: ralph-wrap audit"
+    )
 
 
 def live(context: PageContext, _: Mapping[str, str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ralph_wrap.state.audit.finding import Finding
 from ralph_wrap.state.audit.look import audit
-from ralph_wrap.state.audit.warnings import log_findings
+from ralph_wrap.state.audit.warnings import log_findings, log_problem
 from ralph_wrap.state.project import Project
 from ralph_wrap.system.log import Log
 
@@ -47,9 +47,11 @@ class SessionGuard:
 
     def _look(self, session: str) -> tuple[Finding, ...] | None:
         try:
-            return audit(self._project, session).findings
+            result = audit(self._project, session)
         except Exception as error:  # noqa: BLE001 -- a look must not end a session
             self._log.warning(
                 "tampering.unknown", f"cannot look at the repository: {error}", "ralph-wrap audit"
             )
-        return None
+            return None
+        log_problem(result.problem, self._log)
+        return result.findings

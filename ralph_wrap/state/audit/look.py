@@ -48,6 +48,7 @@ class Audit(NamedTuple):
         since: when each finding was first seen, in words, by digest; findings without an entry are older.
         memory: what was remembered before.
         undoable: an undo can do something about one of the findings at least.
+        problem: why nothing of what was remembered counts; ``None`` if it does.
 
     """
 
@@ -56,6 +57,7 @@ class Audit(NamedTuple):
     since: Mapping[str, str]
     memory: AuditMemory
     undoable: bool = False
+    problem: RalphError | None = None
 
     @property
     def refused(self) -> tuple[Finding, ...]:
@@ -83,9 +85,13 @@ def audit(project: Project, session: str = "") -> Audit:
     root, environ = project.root, project.environ
     if not os.path.lexists(root / ".git"):
         return Audit((), (), {}, NOTHING)
-    memory = recall(root, environ)
+    memory, problem = None, None
+    try:
+        memory = recall(root, environ)
+    except RalphError as error:
+        problem = error
     found = scan(root, environ)
-    if memory is None and not _agents_have_worked(project):
+    if memory is None and problem is None and not _agents_have_worked(project):
         memory = AuditMemory({finding.digest: finding.title for finding in found.findings}, {}, {})
     before = memory or NOTHING
     candidates = [*found.findings, *_changed_keys(root, before, found)]
@@ -97,14 +103,14 @@ def audit(project: Project, session: str = "") -> Audit:
     after = before._replace(since=since)
     if not open_findings:
         after = after._replace(contents=found.contents, looked=now.isoformat(timespec="seconds"))
-    if _differs(memory, after, now):
+    if problem is None and _differs(memory, after, now):
         with contextlib.suppress(OSError, RalphError):  # a read-only home: the next audit says the same
             remember(root, environ, after)
     refused = {finding.digest for finding in open_findings}
     accepted = tuple(finding for finding in found.findings if finding.digest not in refused)
     common_dir = pointer.common_dir_by_place(root)
     undoable = any(_can_be_undone(finding, common_dir, before) for finding in open_findings)
-    return Audit(tuple(open_findings), accepted, since, before, undoable)
+    return Audit(tuple(open_findings), accepted, since, before, undoable, problem)
 
 
 def _can_be_undone(finding: Finding, common_dir: Path, memory: AuditMemory) -> bool:
@@ -139,7 +145,8 @@ def accept(project: Project, findings: tuple[Finding, ...]) -> None:
     """Accept findings that the user has seen, as they are now.
 
     Raises:
-        RalphError: there is no directory outside the project that only the user can write.
+        RalphError: there is no directory outside the project that only the user can write, or what is
+            remembered cannot be read.
         OSError: the file cannot be written.
 
     """

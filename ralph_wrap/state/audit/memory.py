@@ -8,7 +8,6 @@ user's rights and home can.
 from __future__ import annotations
 
 import base64
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 from ralph_wrap.config import own_file
 from ralph_wrap.errors import RalphError
 from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.text import command
 
 _PURPOSE = "audit"
 _FORMAT = DocumentFormat(version=1, largest=1 << 24, indent=1)
@@ -45,17 +45,36 @@ NOTHING = AuditMemory({}, {}, {})
 
 
 def recall(root: Path, environ: Mapping[str, str]) -> AuditMemory | None:
-    """Return what is remembered of a project; ``None`` if there is nothing that counts.
+    """Return what is remembered of a project; ``None`` if this machine has not seen it.
 
     Arguments:
         root: the project root, resolved.
 
+    Raises:
+        RalphError: it cannot be read, or others can have written it. It stays as it is: it holds what an undo
+            would put back.
+
     """
-    with contextlib.suppress(OSError, ValueError, RalphError):
+    try:
         path = own_file.path_of(_PURPOSE, root, environ)
+    except RalphError:  # nothing can be remembered
+        return None
+    try:
+        path.lstat()  # only what is there can be unreadable
         if own_file.counts(path):
             return _FORMAT.read(path, lambda fields: _meaning(fields, own_file.name_of(root)))
-    return None
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, f"cannot be read: {error}") from None
+    raise _unreadable(path, "does not count: it is a symlink, or others can write it")
+
+
+def _unreadable(path: Path, reason: str) -> RalphError:
+    return RalphError(
+        f"what this machine remembers of the project {reason}; so nothing counts as accepted",
+        f"to begin anew, and keep the file: {command('mv', path, f'{path}.unreadable')}",
+    )
 
 
 def _meaning(fields: Mapping[str, Any], project: str) -> AuditMemory:

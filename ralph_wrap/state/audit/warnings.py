@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ralph_wrap.errors import TamperedError
+from ralph_wrap.errors import RalphError, TamperedError
 from ralph_wrap.state.audit.finding import Finding
 from ralph_wrap.state.audit.look import Audit
 from ralph_wrap.system.log import Commands, Log, lines_of
@@ -25,6 +25,12 @@ def log_findings(findings: Sequence[Finding], log: Log) -> None:
         log.warning("tampering.found", words, _TO_SEE)
 
 
+def log_problem(problem: RalphError | None, log: Log) -> None:
+    """Log why nothing of what was remembered counts, if so."""
+    if problem is not None:
+        log.warning("tampering.memory", problem.message, problem.hint)
+
+
 def facts(finding: Finding) -> dict[str, str]:
     """Return a finding for JSON."""
     return {"place": finding.shown_path, "kind": finding.kind.value, "name": finding.shown_name}
@@ -32,11 +38,13 @@ def facts(finding: Finding) -> dict[str, str]:
 
 def tampered(result: Audit) -> TamperedError:
     """Return the error with which a command refuses."""
+    why = f"; {result.problem.message}" if result.problem else ""
     titles = some([finding.title for finding in result.refused], _IN_AN_ERROR)
     return TamperedError(
-        f"git runs, reads or shows here what you have not accepted: {', '.join(titles)}",
+        f"git runs, reads or shows here what you have not accepted: {', '.join(titles)}{why}",
         Commands.of(
             _TO_SEE,
+            *(lines_of(result.problem.hint) if result.problem else ()),
             *lines_of(result.way_out),
             "to go on all the same: --despite-tampering",
         ),

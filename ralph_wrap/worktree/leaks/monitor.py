@@ -108,7 +108,7 @@ class LeakMonitor:
     def start_look(self) -> None:
         """Start an observation; git works while we do something else."""
         run = self._run
-        self._landings = landings.read(run), landings.is_moving(run)
+        self._landings = self._read_landings(), landings.is_moving(run)
         self._looking = self._start()
 
     def finish_look(self, when: str) -> bool:
@@ -118,7 +118,7 @@ class LeakMonitor:
         run = self._run
         (landed, moving), self._landings = self._landings, None
         after = self._finish()
-        is_landing = moving or landings.is_moving(run) or landings.read(run) != landed
+        is_landing = moving or landings.is_moving(run) or self._read_landings() != landed
         if is_landing and not self._cancel.requested:  # we may have seen half of its changes
             self._looking = self._start()
             after = self._finish()
@@ -131,11 +131,19 @@ class LeakMonitor:
             before,
             after,
             lambda old, new: compare.changed_keys(self._git, old, new),
-            landings.read(run),
+            self._read_landings(),
         )
         if changes:
             self._log_changes(when, changes)
         return bool(changes)
+
+    def _read_landings(self) -> frozenset[Landing]:
+        found = landings.read(self._run)
+        if found.problem:
+            self._log.warning(
+                "landings.unreadable", f"{found.problem}; what has landed is reported like any other change"
+            )
+        return found.known
 
     def _start(self) -> RunningObservation | None:
         try:

@@ -135,8 +135,21 @@ def test_a_part_that_is_taken_while_a_check_runs_is_kept(repo: Repo, log: Log) -
     assert (repo.git("status", "--porcelain", "--", ":!.ralph"), left(repo)) == ("", [])
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"version": 2}', b'{"version": 1, "checks": {"a": 1}}'])
-def test_results_that_cannot_be_read_are_none(repo: Repo, content: bytes) -> None:
-    """Whatever is in the file."""
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"version": 2}', b'{"version": 1, "checks": []}'])
+def test_results_that_cannot_be_read_are_said_and_kept(repo: Repo, content: bytes) -> None:
+    """``review`` and the next check say so; the file is as it was, and the branch lands."""
+    branch(repo, "aaaa", AAAA)
     repo.write(".ralph/run/checks.json", content)
+    looked = command("review", cwd=repo.path)
+    assert (looked.status, "no result of a check is shown" in looked.stderr) == (0, True), looked.stderr
+    repo.write(".ralph/config.toml", 'check = "true"\n')
+    assert command("trust", cwd=repo.path, env={"RALPH_TRUST": "1"}).status == 0
+    landed = command("merge", "aaaa", cwd=repo.path, env={"RALPH_TRUST": "1"})
+    assert (landed.status, "review will not show the result" in landed.stderr) == (0, True), landed.stderr
+    assert (repo.path / ".ralph/run/checks.json").read_bytes() == content
+
+
+def test_an_entry_that_is_no_result_is_left_out(repo: Repo) -> None:
+    """It has no signature of the user either."""
+    repo.write(".ralph/run/checks.json", b'{"version": 1, "checks": {"a": 1}}')
     assert check_results.results(project.find_project(repo.path, os.environ)) == {}

@@ -146,11 +146,11 @@ def test_what_a_merge_has_landed_does_not_count(room: Room) -> None:
     third = repo.commit("third")
     landings.note(run, "refs/heads/main", first, second)
     printed = [f"branch main moved from {first[:7]} to {third[:7]}"]
-    assert room.changes(seen, landings.read(run)) == printed
+    assert room.changes(seen, landings.read(run).known) == printed
     landings.note(run, "refs/heads/other", second, third)
-    assert room.changes(seen, landings.read(run)) == printed
+    assert room.changes(seen, landings.read(run).known) == printed
     landings.note(run, "refs/heads/main", second, third)
-    assert room.changes(seen, landings.read(run)) == []
+    assert room.changes(seen, landings.read(run).known) == []
 
 
 def test_a_look_in_the_middle_of_a_landing_is_taken_again(room: Room, tmp_path: Path) -> None:
@@ -175,10 +175,25 @@ def test_a_look_in_the_middle_of_a_landing_is_taken_again(room: Room, tmp_path: 
 
 
 @pytest.mark.parametrize("content", [b"{", b"[1]\n", b"\xff\n", b"[[]]\n"])
-def test_landings_that_cannot_be_read_are_none(tmp_path: Path, content: bytes) -> None:
-    """Then every change is reported."""
-    (tmp_path / "landings.jsonl").write_bytes(content)
-    assert landings.read(tmp_path) == frozenset()
+def test_landings_that_cannot_be_read_are_said(room: Room, content: bytes) -> None:
+    """Then every change is reported, and the next landing is noted all the same."""
+    room.repo.write(".ralph/run/landings.jsonl", content)
+    with room.narrated.open("wb") as file, leak_monitor(room, file.fileno()) as looking:
+        looking.look("in iteration 1")
+    assert b"a line of " in room.narrated.read_bytes()
+    run = room.repo.path / ".ralph/run"
+    landings.note(run, "refs/heads/main", "a", "b")
+    assert landings.read(run) == (frozenset({("refs/heads/main", "a", "b")}), "")
+
+
+def test_a_file_of_landings_that_cannot_be_read_is_said(room: Room) -> None:
+    """It is not taken for an empty one, by no session and by no landing."""
+    (room.repo.path / ".ralph/run/landings.jsonl").mkdir(parents=True)
+    with room.narrated.open("wb") as file, leak_monitor(room, file.fileno()) as looking:
+        looking.look("in iteration 1")
+    assert b"landings.jsonl cannot be read" in room.narrated.read_bytes()
+    with pytest.raises(OSError, match=r"landings\.jsonl"):
+        landings.note(room.repo.path / ".ralph/run", "refs/heads/main", "a", "b")
 
 
 def test_a_conflict(room: Room) -> None:
