@@ -131,9 +131,13 @@ class NotFoundError(RalphError):
     code = "not_found"
 
 
+FIRST_COMMIT = "git add -A && git commit --allow-empty -m start"
+"""The commands that a repository without a commit needs: a worktree has only what is committed."""
+
+
 def no_commit(directory: Path) -> NotFoundError:
     """Return the error of a command that needs a commit, in a repository without one; ``run`` falls back."""
-    return NotFoundError(f"{directory} has no commit yet", "git commit --allow-empty -m start")
+    return NotFoundError(f"{directory} has no commit yet", FIRST_COMMIT)
 
 
 class RefusedError(RalphError):
@@ -158,7 +162,7 @@ class NotOursError(RalphError):
 
 
 class GitTooOldError(RalphError):
-    """Git is older than 2.15."""
+    """Git is older than 2.15; the oldest version that is tested is 2.30."""
 
     exit_code = 8
     code = "git_too_old"

@@ -42,8 +42,11 @@ def of_command(command: Sequence[str], name: str) -> Agent | None:
     return known(found) if found else None
 
 
-def with_agent(settings: _Settings) -> _Settings:
+def with_agent(settings: _Settings, typed: str = "ralph-wrap run") -> _Settings:
     """Return the settings with the command of the named agent, its prompt style and its output format.
+
+    Arguments:
+        typed: the command that the user has typed, for hints.
 
     Raises:
         UsageError: neither an agent nor a command is given, or both are; the agent is unknown; or it has no
@@ -51,13 +54,13 @@ def with_agent(settings: _Settings) -> _Settings:
 
     """
     if settings.command and settings.agent:
-        hint = Commands.of(f"ralph-wrap run --agent {settings.agent}", "ralph-wrap run -- COMMAND")
+        hint = Commands.of(f"{typed} --agent {settings.agent}", f"{typed} -- COMMAND")
         raise UsageError(f"both --agent {settings.agent} and a command are given", hint)
     if settings.command:
         return settings
     has_prompt = settings.prompt is not None or settings.prompt_file is not None
     if not settings.agent:
-        commands = ("ralph-wrap run --agent claude", "ralph-wrap run -- COMMAND")
+        commands = (f"{typed} --agent claude", f"{typed} -- COMMAND")
         offer = () if has_prompt else (QUICKSTART,)
         raise UsageError("no agent is given", Commands.of(*offer, *commands))
     table = dict(settings.agents).get(settings.agent)
@@ -65,15 +68,13 @@ def with_agent(settings: _Settings) -> _Settings:
         names = sorted({*NAMES, *dict(settings.agents)})
         raise UsageError(
             f"unknown agent {settings.agent!r}",
-            Commands.of(
-                f"known agents: {', '.join(names)}", "for another command: ralph-wrap run -- COMMAND"
-            ),
+            Commands.of(f"known agents: {', '.join(names)}", f"for another command: {typed} -- COMMAND"),
         )
     if not has_prompt:
         agent = f"--agent {settings.agent}"
         raise UsageError(
             f"no prompt for {settings.agent}, and the project has no PROMPT.md",
-            Commands.of(f"{QUICKSTART} {agent}", f"ralph-wrap run {agent} --prompt TEXT"),
+            Commands.of(f"{QUICKSTART} {agent}", f"{typed} {agent} --prompt TEXT"),
         )
     return _with_table(settings, table or AgentTable())
 
@@ -138,7 +139,7 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
         raise AgentError(f"agent command {program} cannot be run: not an executable file", hint)
     hint = "name a file that exists"
     if "/" not in program:
-        hint = f"install it, or name its path: ralph-wrap run -- /path/to/{program}"
+        hint = f"install it, or type its path in place of {program}: /path/to/{program}"
     if program in NAMES:
         hint = f"{known(program).install}, or add its directory to PATH"
     raise AgentNotFoundError(f"agent command {program} was not found", hint)

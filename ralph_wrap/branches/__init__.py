@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ralph_wrap import config
 from ralph_wrap.branches.sessions import BranchSession, RecordedSession, known, recorded
-from ralph_wrap.errors import NotFoundError, RalphError
+from ralph_wrap.errors import NotFoundError, RalphError, no_commit
 from ralph_wrap.git import list_refs, list_worktrees, symbolic_ref_target
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state.ids import agent_id_of, is_agent_id
@@ -235,6 +235,8 @@ def main_branch(project: Project, configured: str | None) -> MainBranch:
         raise NotFoundError(
             f"there is no branch {configured!r}", "git branch --list --all; main = in .ralph/config.toml"
         )
+    if not list_refs(project.git, HEADS):
+        raise no_commit(project.checkout)
     way_out = 'set main = "NAME" in .ralph/config.toml'
     stale = [f"if origin/HEAD is out of date ({origin.removeprefix(ORIGIN)}): {SET_HEAD}"] if origin else []
     raise NotFoundError(

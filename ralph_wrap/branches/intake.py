@@ -38,7 +38,7 @@ from ralph_wrap.state.project import RUN, Project, registries, repository_of
 from ralph_wrap.state.record import SessionRecord, read_record
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
-from ralph_wrap.system.text import command
+from ralph_wrap.system.text import command, rename_command
 
 BASES = "refs/ralph/clones/"
 """Refs, by agent id, to the commits that were last taken in from clones, or from which they started."""
@@ -292,7 +292,7 @@ class _RefMoves:
             name = self._branch.removeprefix("refs/heads/")
             raise ConflictError(
                 f"{self._path} is not taken in: there is another branch {name}",
-                f"to free the name: {command('git', 'branch', '-m', name, 'NAME')}",
+                f"to free the name: {rename_command(name)}",
             )
 
     def _change(self, ref: str, after: str | None) -> None:

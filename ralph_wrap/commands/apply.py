@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,6 +58,7 @@ from ralph_wrap.worktree.user_checkout import (
 
 # The identity of a temporary commit, which must work without ``user.name`` and ``user.email``.
 _SYMLINK = "120000"  # the mode of a symlink in a tree
+_TYPED = 10  # paths in one command
 _NOBODY = {
     f"GIT_{role}_{field}": value
     for role in ("AUTHOR", "COMMITTER")
@@ -274,7 +276,8 @@ def _write(
     obstacles += [path for path in blocking if path not in obstacles]
     if obstacles:
         raise ConflictError(
-            f"files in {checkout.path} would be overwritten: {names(obstacles)}", "commit or stash them"
+            f"files in {checkout.path} would be overwritten: {names(obstacles)}",
+            _ways_to_put_aside(checkout.path, obstacles),
         )
     index.unlink()
     shutil.copy2(checkout.git_dir / "index", index)
@@ -289,3 +292,12 @@ def _write(
             raise RalphError(f"only some files were written: {names(failed)}", "git status") from None
         raise
     return [change.path for change in to_write], unchanged
+
+
+def _ways_to_put_aside(top: Path, paths: Sequence[str]) -> str:
+    """Return the commands that show files and take them out of the way; ignored ones, too."""
+    ways = [f"to see them: {command('git', '-C', top, 'status', '--ignored')}"]
+    if len(paths) <= _TYPED:
+        stash = command("git", "--literal-pathspecs", "-C", top, "stash", "push", "--all", "--", *paths)
+        ways.append(f"to put them aside: {stash}")
+    return Commands.of(*ways)

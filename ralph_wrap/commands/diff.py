@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ralph_wrap import branches, config
 from ralph_wrap.branches import Branch, MainBranch
+from ralph_wrap.branches.dropped import find
 from ralph_wrap.branches.touches import ChangedFile, touches_of
 from ralph_wrap.errors import NotFoundError, RalphError, UsageError
 from ralph_wrap.git import Git, existing_commits, list_refs, patch, tree_of
@@ -98,7 +99,7 @@ def sides(
     if iteration is not None and (other or saved):
         raise UsageError("--iteration compares two states of one branch", "leave out ID2 and --saved")
     if picture is not None:
-        branch = branches.named(branches.read(project), name)
+        branch = find(project, branches.read(project), name)
         origin = origin_of(project, objects, branch, picture.head)
         found = DiffSides(origin.id, picture.tree, (), origin.remark)
     else:
@@ -111,11 +112,11 @@ def _sides(
     project: Project, objects: Git, name: str, other: str | None, *, saved: bool, iteration: int | None
 ) -> DiffSides:
     all_branches = branches.read(project)
-    branch = branches.named(all_branches, name)
+    branch = find(project, all_branches, name)
     if iteration is not None:
         return _iteration(project, objects, branch, iteration)
     if other is not None:
-        other_branch = branches.named(all_branches, other)
+        other_branch = find(project, all_branches, other)
         lacking = tuple(side.name for side in (branch, other_branch) if saved and side.saved is None)
         return DiffSides(_tip(branch, saved=saved), _tip(other_branch, saved=saved), lacking)
     lacking = (branch.name,) if saved and branch.saved is None else ()
@@ -137,7 +138,7 @@ def uncommitted(project: Project, objects: Git, name: str) -> Iterator[Picture |
         RalphError: git cannot read the worktree.
 
     """
-    branch = branches.named(branches.read(project), name)
+    branch = find(project, branches.read(project), name)
     worktree = _worktree(project, branch) if branch.verdict == Verdict.LIVE.value else None
     if worktree is None:
         yield None
@@ -151,7 +152,7 @@ def uncommitted(project: Project, objects: Git, name: str) -> Iterator[Picture |
 
 def hint(project: Project, name: str) -> str:
     """Return the command that shows what is not committed, if that may be something; else an empty text."""
-    branch = branches.named(branches.read(project), name)
+    branch = find(project, branches.read(project), name)
     has_more = branch.verdict == Verdict.LIVE.value or branch.saved not in {None, branch.tip}
     return command("ralph-wrap", "diff", "--saved", branch.label) if has_more else ""
 

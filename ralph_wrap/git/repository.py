@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ralph_wrap.errors import (
+    FIRST_COMMIT,
     TO_SEE_DAMAGE,
     DamagedRepositoryError,
     GitError,
@@ -301,9 +302,7 @@ def _no_repository(git: Git, stderr: str) -> Exception:
             f"to see what is wrong: {command('git', '-C', git.cwd, 'status')};"
             " to work without it: --isolation off",
         )
-    return NotARepositoryError(
-        f"{git.cwd} is not in a git repository", 'git init && git commit --allow-empty -m "First commit"'
-    )
+    return NotARepositoryError(f"{git.cwd} is not in a git repository", f"git init && {FIRST_COMMIT}")
 
 
 def _extensions_of_newer_git(git: Git, top: Path) -> DamagedRepositoryError | None:

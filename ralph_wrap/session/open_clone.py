@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from ralph_wrap.branches.intake import may_name_branches
 from ralph_wrap.config import SubmoduleMode
 from ralph_wrap.errors import (
+    FIRST_COMMIT,
     BranchBusyError,
     GitError,
     IsolationError,
@@ -31,7 +32,7 @@ from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
 from ralph_wrap.state.project import CLONES, RUN, repository_of
 from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system import files
-from ralph_wrap.system.text import command
+from ralph_wrap.system.text import command, rename_command
 from ralph_wrap.worktree.create import submodules
 from ralph_wrap.worktree.create.clone import create_clone
 from ralph_wrap.worktree.create.replica import refresh, trust_cloned
@@ -103,7 +104,7 @@ def _prepare(context: SessionContext) -> str:
     """
     project, clones = context.project, context.path.parent
     if context.base is None:
-        raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
+        raise IsolationError("the repository has no commit yet", FIRST_COMMIT)
     if project.is_nested:
         raise IsolationError("a clone starts from a checkout of yours", command("cd", project.main))
     homes = {project.root / RUN, project.root / CLONES / RUN.name}
@@ -147,9 +148,7 @@ def _require_free_branch(context: SessionContext) -> None:
     if found := list_refs(project.git, *(f"refs/heads/{name}" for name in (*parents, f"{branch}/"))):
         name = min(found).removeprefix("refs/heads/")
         if name in parents or name.startswith(f"{branch}/"):
-            raise IsolationError(
-                f"branch {name} is in the way of {branch}", command("git", "branch", "-m", name, "NAME")
-            )
+            raise IsolationError(f"branch {name} is in the way of {branch}", rename_command(name))
 
 
 def _init_submodules(context: SessionContext, tree: LinkedWorktree) -> None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ralph_wrap.config import Isolation, SubmoduleMode
 from ralph_wrap.errors import (
+    FIRST_COMMIT,
     GitTooOldError,
     IsolationError,
     NotARepositoryError,
@@ -117,7 +118,7 @@ class WorktreeOpening(NamedTuple):
         context = self.context
         repository = context.project.repository
         if repository is None or context.base is None:
-            raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
+            raise IsolationError("the repository has no commit yet", FIRST_COMMIT)
         add_ignore_rule(context)
         with monitor_leaks(context) as leak_monitor:
             tree = self._check_out(repository, context.base)

@@ -39,7 +39,7 @@ from ralph_wrap.state.project import CLONES, WORKTREES, Project, is_writable
 from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system import privileges
 from ralph_wrap.system.process import OWN_COMMAND
-from ralph_wrap.system.text import plain, shortened
+from ralph_wrap.system.text import plain, rename_command, shortened
 from ralph_wrap.worktree.ignore import is_hidden
 from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, check_layout, directories
 
@@ -190,7 +190,7 @@ def _require_room_for(settings: Settings, project: Project) -> None:
         name = found[0].removeprefix("refs/heads/")
         raise UsageError(
             f"--branch {branch}: branch {name} is in the way",
-            f"name another branch, or: git branch -m {shlex.quote(name)} NEW-NAME",
+            f"name another branch, or: {rename_command(name, 'NEW-NAME')}",
         )
 
 

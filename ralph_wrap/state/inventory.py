@@ -62,6 +62,7 @@ class SessionEntry(NamedTuple):
         state: the state in its record: starting, running, ending or finished.
         waits_until: the end of the usage limit for which it waits: UTC, ISO 8601; ``None`` if it does not.
         commits: commits on *branch* since the session began; of a finished one, until its end.
+        branch_gone: the session has ended, and *branch* is not here: dropped, renamed, deleted or elsewhere.
         port: the first of the ports for its servers (``RALPH_PORT``); ``None`` unless the session is live.
 
     """
@@ -90,6 +91,7 @@ class SessionEntry(NamedTuple):
     waits_until: str | None = None
     commits: int | None = None
     port: int | None = None
+    branch_gone: bool = False
 
 
 class FoundSession(NamedTuple):
@@ -314,13 +316,18 @@ def _with_commits(
     on_branches = [number for number, entry in enumerate(entries) if entry.branch]
     if not on_branches or project.repository is None:
         return entries
-    counts = CommitCounts(project.git, list_refs(project.git, "refs/heads/"))
+    refs = list_refs(project.git, "refs/heads/")
+    counts = CommitCounts(project.git, refs)
     for number in sorted(on_branches, key=lambda number: _ORDER.index(entries[number].verdict)):
         entry = entries[number]
         ref, commits = f"refs/heads/{entry.branch}", entry.commits
         if entry.verdict != Verdict.FINISHED.value and (base := bases.get((entry.id, entry.session))):
             commits = counts.since(base, ref)
-        entries[number] = entry._replace(commits=commits, ahead=counts.since(main, ref) if main else None)
+        entries[number] = entry._replace(
+            commits=commits,
+            ahead=counts.since(main, ref) if main else None,
+            branch_gone=entry.verdict == Verdict.FINISHED.value and ref not in refs,
+        )
     return entries
 
 

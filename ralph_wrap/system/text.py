@@ -108,6 +108,16 @@ def command(*words: str | os.PathLike[str]) -> str:
     return shlex.join([os.fspath(word) for word in words])
 
 
+def operands(*words: str) -> tuple[str, ...]:
+    """Return arguments of a git command that are no options, though a branch may be called ``-M``."""
+    return ("--", *words) if any(word.startswith("-") for word in words) else words
+
+
+def rename_command(branch: str, new: str = "NAME") -> str:
+    """Return the command line that renames a branch."""
+    return command("git", "branch", "-m", *operands(branch, new))
+
+
 def location(directory: Path) -> str:
     """Return the words that a command needs to find a project from where the user stands; often none.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from ralph_wrap.errors import NotFoundError
 from ralph_wrap.state import project
 from ralph_wrap.system.log import lines_of
 from tests.commands.review.reviewing import look_at
+from tests.support.repo import make_repo
 
 if TYPE_CHECKING:
     from tests.support.repo import Repo
@@ -87,6 +89,36 @@ def test_a_remote_head_whose_branch_is_gone_is_named(repo: Repo) -> None:
     with pytest.raises(NotFoundError, match="there is no main branch") as caught:
         _notes(repo)
     assert lines_of(caught.value.hint)[0] == f"if origin/HEAD is out of date (old): {command}"
+
+
+def test_a_stale_remote_head_is_named_on_any_branch(repo: Repo) -> None:
+    """Not on a detached HEAD alone: on the main branch, and on a feature branch beside it."""
+    _set_head(repo, "old")
+    stale = (
+        "origin/HEAD names origin/old, which does not exist; to mend that: git remote set-head origin --auto"
+    )
+    assert _notes(repo) == [stale]
+    repo.git("checkout", "-q", "-b", "feature")
+    lands, named = _notes(repo)
+    assert (lands.startswith("a merge lands on feature"), named) == (True, stale)
+
+
+def test_a_remote_branch_with_the_name_of_an_option_can_be_had(repo: Repo) -> None:
+    """``git branch`` refuses the name."""
+    repo.git("update-ref", "refs/remotes/origin/-M", "HEAD")
+    _set_head(repo, "-M")
+    repo.git("branch", "-m", "trunk")
+    repo.git("checkout", "-q", "--detach")
+    way = _notes(repo)[0].partition("to have it here: ")[2]
+    subprocess.run(("sh", "-c", way), cwd=repo.path, check=True)
+    assert repo.git("rev-parse", "refs/heads/-M") == repo.head
+
+
+def test_without_a_commit_the_first_one_is_missing(tmp_path: Path) -> None:
+    """Not the name of a main branch."""
+    repo = make_repo(tmp_path / "empty", empty=True)
+    with pytest.raises(NotFoundError, match="has no commit yet"):
+        _notes(repo)
 
 
 def test_the_command_mends_a_stale_remote_head(repo: Repo, tmp_path: Path) -> None:

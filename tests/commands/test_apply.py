@@ -14,6 +14,7 @@ from ralph_wrap import branches
 from ralph_wrap.commands import apply as applying
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError
 from ralph_wrap.state import project
+from ralph_wrap.system.log import lines_of
 from tests.support.git_shim import shim_git
 from tests.support.histories import grow
 from tests.support.merging import branch, change_every_kind, files_of, left, project_with_files, replaced
@@ -142,6 +143,20 @@ def test_nothing_is_overwritten(repo: Repo, log: Log, kind: str) -> None:
     with pytest.raises(ConflictError, match=f"would be overwritten: {named}$"):
         apply(repo, log)
     assert state(repo) == before
+
+
+@pytest.mark.parametrize(
+    "kind", ["untracked", "ignored", "a file above", "a directory", "changed where it is to go"]
+)
+def test_what_is_in_the_way_can_be_put_aside(repo: Repo, log: Log, kind: str) -> None:
+    """By the printed command; then the saved work comes, and the stash has what was there."""
+    subprocess.run(("sh", "-c", IN_THE_WAY[kind][0]), cwd=repo.path, check=True)
+    with pytest.raises(ConflictError) as caught:
+        apply(repo, log)
+    [way] = [line for line in lines_of(caught.value.hint) if line.startswith("to put them aside: ")]
+    subprocess.run(("sh", "-c", way.partition(": ")[2]), cwd=repo.path, check=True)
+    assert apply(repo, log).files
+    assert "mine" in repo.git("stash", "show", "-p", "--include-untracked")
 
 
 def test_what_conflicts_with_commits_is_named(repo: Repo, log: Log) -> None:

@@ -71,6 +71,8 @@ def test_merge_names_them_and_how_to_land_them(repo: Repo, left: str) -> None:
     assert f"ralph/{found['id']}-wip holds 2 commits of a detached HEAD, not landed" in merged
     last = repo.git("rev-parse", f"ralph/{found['id']}-wip{'^' if left else ''}")
     assert f"to land the commits, on main: git merge {last[:12]}" in merged
+    again = command("merge", found["id"], cwd=repo.path).stdout.decode()
+    assert "nothing to do  main has the branch, but not 2 commits of a detached HEAD, already" in again
     repo.git("merge", "-q", last[:12])
     assert repo.git("log", "-1", "--format=%s") == "two"
     assert rows_of(repo)[found["id"]].saved_open is bool(left)

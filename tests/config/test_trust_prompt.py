@@ -121,6 +121,17 @@ def test_trust_asks_a_person_as_well(app: Repo) -> None:
         assert answered(app.path, "--show")["approved"] is (status == 0)
 
 
+def test_trust_does_not_ask_about_what_is_approved(repo: Repo) -> None:
+    """It shows the settings and the verdict; the default prompt is named once."""
+    repo.write("PROMPT.md", "Do it.\n")
+    with asked(repo, "trust") as terminal:
+        terminal.type(b"y\n")
+        assert terminal.finish() == 0
+    with Terminal(PROGRAM, "trust", cwd=repo.path) as again:
+        assert again.finish() == 0
+        assert again.words == "  PROMPT.md is the prompt\napproved\n"
+
+
 def test_ctrl_c_is_no_answer(app: Repo) -> None:
     """It ends everything, as it does later."""
     with asked(app) as terminal:

@@ -125,7 +125,7 @@ def test_an_ordinary_directory_is_no_repository(tmp_path: Path) -> None:
     """The hint makes it one, with a commit to start from, as it is typed."""
     directory = tmp_path / "empty"
     directory.mkdir()
-    hint = 'git init && git commit --allow-empty -m "First commit"'
+    hint = "git init && git add -A && git commit --allow-empty -m start"
     assert refusal(directory) == (NotARepositoryError, f"{directory} is not in a git repository", hint)
     subprocess.run(("sh", "-c", hint), cwd=directory, check=True, capture_output=True)
     assert git.locate_repository(Git(directory, git.git_environment(os.environ))).head is not None

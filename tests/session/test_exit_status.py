@@ -48,7 +48,7 @@ def test_the_last_iterations_status_is_handed_on(repo: Repo, agent: str, status:
             "no-such-agent",
             127,
             "was not found",
-            "install it, or name its path: ralph-wrap run -- /path/to/no-such-agent",
+            "install it, or type its path in place of no-such-agent: /path/to/no-such-agent",
         ),
         ("{tmp}/no-such-agent", 127, "was not found", "name a file that exists"),
         ("{tmp}/no-such-directory/agent", 127, "was not found", "name a file that exists"),

@@ -126,7 +126,7 @@ def test_a_person_reads_a_warning_with_a_hint(tmp_path: Path) -> None:
     begin = next(number for number, line in enumerate(lines) if "warning:" in line)
     assert lines[begin : begin + 2] == [
         f"ralph-wrap: warning: no isolation: {reason}; working in {empty.path} itself",
-        "ralph-wrap: hint: git commit --allow-empty -m start",
+        "ralph-wrap: hint: git add -A && git commit --allow-empty -m start",
     ]
 
 
@@ -137,7 +137,7 @@ def test_an_error_before_a_session_is_a_sentence(repo: Repo, colourless: dict[st
         assert terminal.finish() == 127
     assert terminal.words == (
         "ralph-wrap: error: agent command no-such-agent was not found\n"
-        "ralph-wrap: hint: install it, or name its path: ralph-wrap run -- /path/to/no-such-agent\n"
+        "ralph-wrap: hint: install it, or type its path in place of no-such-agent: /path/to/no-such-agent\n"
     )
     assert (b"\x1b[" in terminal.screen) != bool(colourless)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph_wrap.system.text import and_more, cells, cut, located, location, named, near, some, span
+from ralph_wrap.system.text import (
+    and_more,
+    cells,
+    cut,
+    located,
+    location,
+    named,
+    near,
+    rename_command,
+    some,
+    span,
+)
 
 if TYPE_CHECKING:
     from tests.support.repo import Repo
+
+
+@pytest.mark.parametrize("name", ["side", "-M", "a$(touch${IFS}x)"])
+def test_the_command_that_renames_a_branch_works(repo: Repo, name: str) -> None:
+    """Whatever it is called; git has made branches with the name of an option."""
+    repo.git("update-ref", f"refs/heads/{name}", "HEAD")
+    subprocess.run(("sh", "-c", rename_command(name, "other")), cwd=repo.path, check=True)
+    assert repo.git("for-each-ref", "--format=%(refname:short)", "refs/heads") == "main\nother"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.commands.doctor.storage import existing_parent
 from ralph_wrap.config import IgnoreLocation, Settings, trust
 from ralph_wrap.config.authority import any_approved, in_force
-from ralph_wrap.errors import GitError, GitTooOldError, RalphError, UntrustedError
+from ralph_wrap.errors import FIRST_COMMIT, GitError, GitTooOldError, RalphError, UntrustedError
 from ralph_wrap.git import (
     NEWEST_TESTED,
     OLDEST_TESTED,
@@ -85,7 +85,7 @@ def repository(project: Project) -> Iterator[DoctorCheck]:
     if project.repository is not None:
         yield fine("repository", os.fspath(project.repository.common_dir), why)
         if project.repository.head is None:
-            fix = "git commit --allow-empty -m start"
+            fix = FIRST_COMMIT
             yield failed("commit", "the repository has no commit yet", why, fix)
         else:
             yield fine("commit", project.repository.head, why)

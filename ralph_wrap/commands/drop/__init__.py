@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 from ralph_wrap import branches
 from ralph_wrap.branches import Branch
+from ralph_wrap.branches.dropped import dropped, find
 from ralph_wrap.commands.drop.refs import (
     RestorableBranch,
     RestoredBranch,
     delete,
-    dropped,
     expire,
     restorable,
     restore,
@@ -266,12 +266,12 @@ def _chosen(project: Project, wanted: DropSelection) -> list[Branch]:
             if any(session in origins.get(branch.ref, "") for session in branch.creators)
         }
         return [branch for branch in all_branches if branch.named_by_id or branch.name in created]
-    named = [_named(all_branches, name) for name in wanted.names]
+    named = [_named(project, all_branches, name) for name in wanted.names]
     return [*{branch.name: branch for branch in named}.values()]
 
 
-def _named(all_branches: list[Branch], name: str) -> Branch:
-    branch = branches.named(all_branches, name)
+def _named(project: Project, all_branches: list[Branch], name: str) -> Branch:
+    branch = find(project, all_branches, name)
     if branch.saved_name != branch.name and name == branch.saved_name:
         raise UsageError(
             f"{branch.saved_name} can only be dropped with {branch.name}",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS, WIP, Branch
+from ralph_wrap.branches.dropped import DROPPED, DROPPED_ELSEWHERE, branch_of, dropped, dropped_ref
 from ralph_wrap.branches.intake import BASES
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError
 from ralph_wrap.git import Git, list_refs
@@ -19,10 +20,7 @@ from ralph_wrap.state.project import Project, own_registry, repository_of
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat
-from ralph_wrap.system.text import command
-
-_DROPPED = "refs/ralph/dropped/"  # the part of the name after ralph/ follows
-_DROPPED_ELSEWHERE = "refs/ralph/dropped-branches/"  # the whole name follows
+from ralph_wrap.system.text import command, rename_command
 
 SNAPSHOTS = "refs/ralph/snapshots/"
 """The refs of commits that no branch holds, by agent id."""
@@ -82,7 +80,7 @@ def delete(git: Git, wanted: Iterable[Branch], now: float) -> dict[str, RalphErr
         now: seconds since 1970.
 
     """
-    earlier = list_refs(git, _DROPPED, _DROPPED_ELSEWHERE)
+    earlier = list_refs(git, DROPPED, DROPPED_ELSEWHERE)
     changes: dict[str, list[RefChange]] = {}
     problems: dict[str, RalphError | None] = {}
     for branch in wanted:
@@ -126,7 +124,7 @@ def _changes_to_drop(branch: Branch, earlier: Mapping[str, str]) -> list[RefChan
     for name, tip in ((branch.name, branch.tip), (branch.saved_name, branch.saved)):
         if name is None or tip is None or (name == branch.name and changes):
             continue
-        ref = _dropped_ref(name)
+        ref = dropped_ref(name)
         if earlier.get(ref, tip) != tip:
             raise ConflictError(
                 f"another {name} was dropped before, at {earlier[ref][:12]}, and can still be restored",
@@ -147,7 +145,7 @@ def _forget(git: Git, branch: Branch, earlier: Mapping[str, str], now: float) ->
     old = [
         change
         for name, tip in {branch.name: branch.tip, branch.saved_name: branch.saved}.items()
-        if name and tip and (ref := _dropped_ref(name)) in earlier
+        if name and tip and (ref := dropped_ref(name)) in earlier
         for change in (RefChange(HEADS + name, tip, tip), RefChange(ref, tip, None))
     ]
     if old:
@@ -198,7 +196,7 @@ def expire(project: Project, keep: float, now: float) -> list[str]:
     repository_of(project)
     git = project.git
     home = own_registry(project)
-    refs = list_refs(git, _DROPPED, _DROPPED_ELSEWHERE)
+    refs = list_refs(git, DROPPED, DROPPED_ELSEWHERE)
     if not keep or not refs:
         return []
     times = ref_times(git, refs)
@@ -207,11 +205,11 @@ def expire(project: Project, keep: float, now: float) -> list[str]:
     if not old:
         return []
     sessions = branches.recorded(project)
-    names = {_branch_of(ref) for ref in old}
+    names = {branch_of(ref) for ref in old}
     agent_ids = {name.removeprefix("ralph/").removesuffix(WIP) for name in names if name.startswith("ralph/")}
     agent_ids |= {session.id for session in sessions if session.branch in names}
     # These ids are in use: snapshots may belong to a branch that can still be restored, or to a session.
-    in_use = {_branch_of(ref).removeprefix("ralph/").removesuffix(WIP) for ref in refs.keys() - old.keys()}
+    in_use = {branch_of(ref).removeprefix("ralph/").removesuffix(WIP) for ref in refs.keys() - old.keys()}
     in_use |= {session.id for session in sessions if session.verdict}
     for branch in branches.read(project):
         in_use |= {*filter(None, (branch.id, *map(agent_id_of, branch.sessions)))}
@@ -219,31 +217,6 @@ def expire(project: Project, keep: float, now: float) -> list[str]:
         old |= list_refs(git, f"{SNAPSHOTS}{agent_id}/", BASES + agent_id)
     change_refs(git, [RefChange(ref, tip, None) for ref, tip in old.items()], "ralph-wrap: expired", int(now))
     return sorted(names)
-
-
-def _dropped_ref(name: str) -> str:
-    """Return the ref of a dropped branch."""
-    below = name.removeprefix("ralph/")
-    return _DROPPED_ELSEWHERE + name if below == name else _DROPPED + below
-
-
-def _branch_of(ref: str) -> str:
-    """Return the short name of the branch that was dropped to a ref."""
-    other = ref.removeprefix(_DROPPED_ELSEWHERE)
-    return f"ralph/{ref.removeprefix(_DROPPED)}" if other == ref else other
-
-
-def dropped(project: Project) -> list[Branch]:
-    """Return the branches that were dropped and can be restored.
-
-    Raises:
-        RalphError: there is no repository.
-
-    """
-    repository_of(project)
-    refs = list_refs(project.git, _DROPPED, _DROPPED_ELSEWHERE)
-    tips = {_branch_of(ref): tip for ref, tip in refs.items()}
-    return branches.of_tips(tips, branches.recorded(project))
 
 
 def restorable(project: Project, keep: float) -> list[RestorableBranch]:
@@ -257,10 +230,10 @@ def restorable(project: Project, keep: float) -> list[RestorableBranch]:
 
     """
     found = dropped(project)
-    times = ref_times(project.git, [_dropped_ref(branch.name) for branch in found])
+    times = ref_times(project.git, [dropped_ref(branch.name) for branch in found])
     rows = []
-    for branch in sorted(found, key=lambda branch: times.get(_dropped_ref(branch.name), 0), reverse=True):
-        time = times.get(_dropped_ref(branch.name))
+    for branch in sorted(found, key=lambda branch: times.get(dropped_ref(branch.name), 0), reverse=True):
+        time = times.get(dropped_ref(branch.name))
         rows.append(
             RestorableBranch(
                 id=branch.id,
@@ -315,7 +288,7 @@ def restore(project: Project, name: str, now: float) -> RestoredBranch:
         for short, tip in wanted.items()
         for change in (
             RefChange(HEADS + short, None, tip),
-            RefChange(_dropped_ref(short), tip, None),
+            RefChange(dropped_ref(short), tip, None),
         )
     ]
     try:
@@ -334,15 +307,17 @@ def restore(project: Project, name: str, now: float) -> RestoredBranch:
 
 
 def _exists(name: str) -> ConflictError:
-    return ConflictError(
-        f"branch {name} already exists", f"to rename it: {command('git', 'branch', '-m', name, 'NAME')}"
-    )
+    return ConflictError(f"branch {name} already exists", f"to rename it: {rename_command(name)}")
 
 
 def _not_dropped(project: Project, name: str) -> RalphError:
     """Return the error for a name that no dropped branch has."""
     try:
-        return _exists(branches.named(branches.read(project), name).name)
+        branch = branches.named(branches.read(project), name)
+        return ConflictError(
+            f"branch {branch.name} is here: it was not dropped",
+            f"to see what it changes: {command('ralph-wrap', 'diff', branch.label)}",
+        )
     except NotFoundError:
         return NotFoundError(
             f"{name} was not dropped, or has expired",

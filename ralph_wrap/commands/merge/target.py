@@ -31,6 +31,7 @@ from ralph_wrap.state.ids import is_session_id
 from ralph_wrap.state.project import Project, repository_of
 from ralph_wrap.system import files
 from ralph_wrap.system.log import Commands
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree.own_rule import IGNORE, is_rule
 from ralph_wrap.worktree.user_checkout import UserCheckout, in_the_way, names
 
@@ -190,7 +191,11 @@ def _require_clean(target: LandingTarget, checkout: UserCheckout) -> None:
     changed = [path for path in status.changed if path != IGNORE or not is_rule(checkout)]
     if changed:
         raise ConflictError(
-            f"{checked_out}, where changes are not committed: {names(changed)}", "commit or stash them"
+            f"{checked_out}, where changes are not committed: {names(changed)}",
+            Commands.of(
+                f"to see them: {command('git', '-C', checkout.path, 'status')}",
+                f"to put them aside: {command('git', '-C', checkout.path, 'stash', 'push')}",
+            ),
         )
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ralph_wrap import branches, config
 from ralph_wrap.branches import HEADS, Branch, MainBranch
 from ralph_wrap.branches.compare import compare
+from ralph_wrap.branches.dropped import find
 from ralph_wrap.commands.pull_request import github
 from ralph_wrap.config.repository_trust import require_direct
 from ralph_wrap.errors import ConflictError, RalphError, UsageError
@@ -89,7 +90,7 @@ def open_pull_request(
     git = repository.checkout(project.git)
     environ = environment_for_others(git)
     settings = config.of_project(project.main, project.environ, "main", "push")
-    branch = branches.named(branches.read(project), name)
+    branch = find(project, branches.read(project), name)
     main = branches.main_branch(project, settings.main)
     _require_finished(branch)
     _require_unmerged(project, branch, main)

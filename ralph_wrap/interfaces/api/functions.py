@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ralph_wrap.config import IgnoreLocation
 from ralph_wrap.errors import (
+    FIRST_COMMIT,
     ConflictError,
     GitError,
     IsolationError,
@@ -139,7 +140,7 @@ def make(location: RepositoryLocation, path: Path, branch: str, base: str | None
         raise ConflictError(f"{path} already exists", "move it away, or pass another path")
     commit = location.repository.head if base is None else _commit(location.project.git, base)
     if commit is None:
-        raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
+        raise IsolationError("the repository has no commit yet", FIRST_COMMIT)
     if path.is_relative_to(location.project.root / WORKTREES):
         prepare_root(location.project)
         if around := location.project.around_worktrees:

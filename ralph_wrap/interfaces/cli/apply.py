@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ralph_wrap import branches
+from ralph_wrap.branches.dropped import find
 from ralph_wrap.commands import apply as use_case
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.approval_prompt import warn_of_programs
@@ -44,7 +45,7 @@ def apply(
         warn_of_tampering(checkout or directory, environ, log, refuse=not despite_tampering)
         project, top = _project_and_top(directory, checkout, environ, log)
         warn_of_programs(project, log)
-        branch = branches.named(branches.read(project), name)
+        branch = find(project, branches.read(project), name)
         applied = use_case.apply(project, branch, top=top, log=log, cancel=signals.cancel)
         if json:
             answer("apply", applied._asdict())

@@ -220,6 +220,9 @@ def removed(missing: Mapping[str, Any]) -> Iterator[str]:
 def shown(commands: Mapping[str, Any]) -> Iterator[str]:
     """Yield values as lines without terminal controls; an indent marks them as quoted text."""
     for key, value in commands.items():
+        if key == value:  # the default prompt, whose key is its path
+            yield f"  {one_line(key)} is the prompt"
+            continue
         first_line, *other_lines = (value if isinstance(value, str) else json.dumps(value)).split("\n")
         if not other_lines:
             yield f"  {key}: {one_line(first_line)}"

@@ -18,7 +18,7 @@ from ralph_wrap.commands.resume import resumable
 from ralph_wrap.config import Isolation, Settings, prompt_file
 from ralph_wrap.config.authority import PROMPT, in_force
 from ralph_wrap.config.task_file import PLACE, Task, with_task
-from ralph_wrap.errors import IsolationError, NotFoundError, UsageError
+from ralph_wrap.errors import FIRST_COMMIT, IsolationError, NotFoundError, UsageError
 from ralph_wrap.interfaces.cli.approval_prompt import require
 from ralph_wrap.interfaces.cli.resume import continued_settings
 from ralph_wrap.interfaces.cli.start import be_in_background, start, sweep_first
@@ -86,7 +86,9 @@ class BatchLauncher:
             self._template = _TEMPLATE.format(until=settings.until)
             options = {**options, "prompt": self._template}
             settings = config.load(directory, self.project.main, Path.cwd(), options, environ, command)
-        self._settings = with_agent(settings._replace(prompt=self._template, prompt_file=None))
+        self._settings = with_agent(
+            settings._replace(prompt=self._template, prompt_file=None), "ralph-wrap batch FILE"
+        )
         self._directory = directory
         self._options = {**options, "prompt_file": None}
         self._command = command
@@ -110,7 +112,7 @@ class BatchLauncher:
             self._options["isolation"] = Isolation.REQUIRE.value
         require(self.project, self._settings, in_force(self._settings), self._signals, self._log)
         if look_first(self._settings, self.project).base is None:
-            raise IsolationError("the repository has no commit yet", "git commit --allow-empty -m start")
+            raise IsolationError("the repository has no commit yet", FIRST_COMMIT)
         sweep_first(self.project, self._settings, self._signals, self._log)
 
     def start(self, wanted: OpenTask, token: str, state: BatchState) -> StartedProcess:

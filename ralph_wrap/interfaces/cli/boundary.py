@@ -196,9 +196,8 @@ def print_lines(lines: Sequence[str], empty: str) -> None:
 
 
 def remark(message: str) -> None:
-    """Explain an empty answer to people on a terminal; a program sees that the answer is empty."""
-    if os.isatty(2):
-        on_stderr(os.environ).event("answer.empty", message)
+    """Explain an empty answer, on stderr; a program sees that stdout is empty."""
+    on_stderr(os.environ).event("answer.empty", message)
 
 
 def _print(envelope: dict[str, Any]) -> None:

@@ -198,7 +198,7 @@ def _settings(
     if has_tasks and typed.get("prompt") is None and typed.get("prompt_file") is None:
         typed["prompt"] = PLACE
     settings = load(directory, project.main, Path.cwd(), typed, project.environ, command)
-    return with_agent(settings)
+    return with_agent(settings, "ralph-wrap fleet run")
 
 
 def _start(project: Project, config: ClusterConfig, planned: PlannedRun, log: Log, *, dry_run: bool) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from ralph_wrap import branches
 from ralph_wrap.branches import Branch
+from ralph_wrap.branches.dropped import find
 from ralph_wrap.commands.merge import LandingResult, MergeMethod, land, problem, target_of
 from ralph_wrap.config import of_project
 from ralph_wrap.config.authority import needed_to_land
@@ -91,7 +92,7 @@ def merge(
 def _wanted(project: Project, names: Sequence[str]) -> list[Branch]:
     """Return the branches to merge, each once."""
     all_branches = branches.read(project)
-    named = [_named(all_branches, name) for name in names]
+    named = [_named(project, all_branches, name) for name in names]
     return list({branch.name: branch for branch in named}.values())
 
 
@@ -103,8 +104,8 @@ def _main(project: Project, configured: str | None) -> str | None:
         return None
 
 
-def _named(all_branches: list[Branch], name: str) -> Branch:
-    branch = branches.named(all_branches, name)
+def _named(project: Project, all_branches: list[Branch], name: str) -> Branch:
+    branch = find(project, all_branches, name)
     if name == branch.saved_name and not branch.only_saved:
         raise UsageError(
             f"{branch.saved_name} is saved work, which cannot be merged",
@@ -140,4 +141,11 @@ def words(result: LandingResult) -> Iterator[str]:
         yield f"{result.target} {(result.before or '')[:_SHOWN]}..{(result.after or '')[:_SHOWN]}"
         yield str(result.way)
     elif result.outcome == "nothing to do":
-        yield f"{result.target} has its changes already"
+        yield f"{result.target} has {_already(result)} already"
+
+
+def _already(result: LandingResult) -> str:
+    if not result.detached:
+        return "its changes"
+    count = "1 commit" if result.detached == 1 else f"{result.detached} commits"
+    return f"the branch, but not {count} of a detached HEAD,"

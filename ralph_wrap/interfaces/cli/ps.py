@@ -145,7 +145,7 @@ _CELLS: dict[str, Callable[[SessionEntry], object]] = {
     "AGE": lambda entry: None if entry.age is None else tables.age(entry.age),
     "CPU": lambda entry: None if entry.cpu_percent is None else f"{entry.cpu_percent:.0f}%",
     "MEM": lambda entry: None if entry.memory_bytes is None else _size(entry.memory_bytes),
-    "BRANCH": lambda entry: entry.branch,
+    "BRANCH": lambda entry: entry.branch and entry.branch + " (not here)" * entry.branch_gone,
     "AHEAD": lambda entry: entry.ahead,
     "PORT": lambda entry: entry.port,
     "STATUS": lambda entry: None if entry.exit_status is None else str(entry.exit_status),

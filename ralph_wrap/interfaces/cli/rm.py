@@ -76,9 +76,11 @@ def _all(project: Project, log: Log, *, yes: bool) -> list[str]:
     if not found.wanted:
         remark("no session has a worktree to remove")
         return []
+    running = sum(entry.verdict == Verdict.LIVE.value for entry in found.wanted)
+    stops = f" Those that run are stopped first: {running}." if running else ""
     require_consent(
-        "the worktrees of these sessions go. What is not committed is saved first, and the branches stay;"
-        " ignored files are deleted:",
+        f"the worktrees of these sessions go.{stops} What is not committed is saved first, and the branches"
+        " stay; ignored files are deleted:",
         [] if yes else [_row(entry, use_case.count_ignored(project, entry)) for entry in found.wanted],
         f"remove {len(found.wanted)}?",
         "ralph-wrap rm --all --yes",

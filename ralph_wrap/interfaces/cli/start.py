@@ -125,8 +125,9 @@ def start(
     with boundary("run", json=False, log=log):
         environ = become_owner(directory, log)
         project = find_project(directory, environ)
-        settings = with_agent(config.load(directory, project.main, Path.cwd(), flags, environ, command))
-        settings = change(settings)
+        typed = "ralph-wrap spawn" if background else "ralph-wrap run"
+        loaded = config.load(directory, project.main, Path.cwd(), flags, environ, command)
+        settings = change(with_agent(loaded, typed))
         if detached:
             log.event(_CHOSEN, format=settings.log_format.value)
         else:

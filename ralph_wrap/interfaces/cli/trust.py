@@ -55,7 +55,8 @@ def trust(
             _revoke(project, environ)
         elif not show:
             for found in asked:
-                approve(project, found, signals)
+                if not approvals.is_approved(found.root, found.commands, environ, found.purpose):
+                    approve(project, found, signals)
         approved = {
             found.purpose: approvals.is_approved(found.root, found.commands, environ, found.purpose)
             for found in asked

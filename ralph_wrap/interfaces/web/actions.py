@@ -20,6 +20,7 @@ from urllib.parse import unquote
 from starlette.concurrency import run_in_threadpool
 
 from ralph_wrap import branches
+from ralph_wrap.branches.dropped import find
 from ralph_wrap.commands import apply as applying
 from ralph_wrap.commands import drop as dropping
 from ralph_wrap.commands import merge as merging
@@ -129,7 +130,7 @@ def _landed(
     trust.require(project.main, settings.stated, project.environ, needed_to_land(settings).__contains__)
     all_branches = branches.read(project)
     wanted = list(
-        {branch.name: branch for branch in (branches.named(all_branches, name) for name in names)}.values()
+        {branch.name: branch for branch in (find(project, all_branches, name) for name in names)}.values()
     )
     target = merging.target_of(project, None, settings.main)
     temporary.require_turn(repository_of(project))  # a page that waits shows no message
@@ -240,7 +241,7 @@ def _applied(context: PageContext, name: str, log: Log) -> FlashMessage:
     project = context.project
     if (result := audit(project)).refused:
         raise tampered(result)
-    branch = branches.named(branches.read(project), name)
+    branch = find(project, branches.read(project), name)
     temporary.require_turn(repository_of(project))  # a page that waits shows no message
     applied = applying.apply(project, branch, top=project.main, log=log, cancel=context.cancel)
     lines = [f"submodule {path} stays at its commit" for path in applied.submodules]

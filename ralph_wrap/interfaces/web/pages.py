@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ralph_wrap import branches
 from ralph_wrap.branches import Branch, MainBranch
+from ralph_wrap.branches.dropped import find
 from ralph_wrap.commands import diff as diffing
 from ralph_wrap.commands import drop as dropping
 from ralph_wrap.config import of_project
@@ -297,7 +298,7 @@ def content(context: PageContext, name: str, query: Mapping[str, str]) -> dict[s
 
 
 def _branch(context: PageContext, query: Mapping[str, str]) -> tuple[Branch, MainBranch | None]:
-    branch = branches.named(branches.read(context.project), query.get("name", ""))
+    branch = find(context.project, branches.read(context.project), query.get("name", ""))
     return branch, main_of(context)
 
 

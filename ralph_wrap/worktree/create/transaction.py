@@ -50,7 +50,7 @@ from ralph_wrap.git.safe.filters import missing_filters
 from ralph_wrap.system import files
 from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.disk import first_full, tells_no_room
-from ralph_wrap.system.text import command
+from ralph_wrap.system.text import command, operands, rename_command
 from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, WorktreeLayout, is_sparse, link, prepare
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.model import LinkedWorktree
@@ -166,7 +166,7 @@ def _all_or_nothing(
         raise IsolationError(
             f"a half-made worktree could not be undone: {_reason(error)}",
             command("git", "worktree", "remove", "--force", "--force", path)
-            + f" && {command('git', 'branch', '-D', branch)}",
+            + f" && {command('git', 'branch', '-D', *operands(branch))}",
         ) from error
 
 
@@ -365,8 +365,7 @@ def _hint(git: Git, repository: Repository, branch: str) -> str:
         if refs := list_refs(git, *(f"refs/heads/{parent}" for parent in parents)):
             name = next(iter(refs)).removeprefix("refs/heads/")
             if name in parents:
-                rename = command("git", "branch", "-m", name, "another-name")
-                return f"branch {name} is in the way of {branch}: {rename}"
+                return f"branch {name} is in the way of {branch}: {rename_command(name, 'another-name')}"
     for directory in (repository.common_dir, repository.root):
         try:
             disk = os.statvfs(directory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -295,6 +296,36 @@ def test_what_was_dropped_at_an_unknown_time_is_kept(repo: Repo) -> None:
 
 
 # Back
+
+
+@pytest.mark.parametrize("words", [("diff",), ("merge",), ("apply",), ("drop",), ("review", "--pr")])
+def test_a_command_for_a_dropped_branch_names_restore(repo: Repo, words: tuple[str, ...]) -> None:
+    """With the command that brings it back."""
+    grow(repo, "ralph/a3f2", "main", {"new": "1\n"})
+    assert drop_some(repo, "a3f2", force=True) is None
+    refused = command(*words, "a3f2", cwd=repo.path)
+    assert (refused.status, "branch ralph/a3f2 was dropped" in refused.stderr) == (4, True), refused.stderr
+    assert "to bring it back: ralph-wrap restore a3f2" in refused.stderr
+    assert command("restore", "a3f2", cwd=repo.path).status == 0
+
+
+def test_a_branch_that_was_not_dropped_is_not_to_be_renamed(repo: Repo) -> None:
+    """There is nothing to make room for."""
+    repo.git("branch", "ralph/a3f2")
+    with pytest.raises(ConflictError, match="it was not dropped") as caught:
+        restore_one(repo, "a3f2")
+    assert caught.value.hint == "to see what it changes: ralph-wrap diff a3f2"
+
+
+def test_a_branch_in_the_way_can_be_renamed_whatever_it_is_called(repo: Repo) -> None:
+    """Pasted, the command makes room."""
+    for ref in ("refs/ralph/dropped-branches/-M", "refs/heads/-M"):
+        repo.git("update-ref", ref, "HEAD")
+    with pytest.raises(ConflictError) as caught:
+        restore_one(repo, "-M")
+    way = caught.value.hint.partition("to rename it: ")[2].replace("NAME", "mine")
+    subprocess.run(("sh", "-c", way), cwd=repo.path, check=True)
+    assert restore_one(repo, "-M").branch == "-M"
 
 
 def test_nothing_is_brought_back_over_a_branch(repo: Repo) -> None:

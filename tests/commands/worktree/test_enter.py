@@ -271,7 +271,7 @@ def test_no_commit_yet(tmp_path: Path) -> None:
     empty = Repo(tmp_path / "empty")
     empty.git("init", "-q")
     status, error = answered(empty, "enter", "try")
-    assert (status, error["hint"]) == (4, "git commit --allow-empty -m start")
+    assert (status, error["hint"]) == (4, "git add -A && git commit --allow-empty -m start")
 
 
 def test_an_agent_in_a_session_enters_beside_its_own_worktree(repo: Repo) -> None:

@@ -101,13 +101,24 @@ def test_ps_cuts_nothing_in_a_pipe(full: Repo) -> None:
 def test_a_person_reads_that_there_is_nothing(
     repo: Repo, tmp_path: Path, arguments: tuple[str, ...], remark: str | None
 ) -> None:
-    """On a terminal, by stderr; what a program reads is as it was."""
+    """By stderr, on a terminal or not; what a program reads is as it was."""
     out = tmp_path / "out"
     with Terminal("sh", "-c", f'"$@" > {out}', "sh", PROGRAM, *arguments, cwd=repo.path) as terminal:
         assert terminal.finish() == 0
     assert terminal.words == (f"ralph-wrap: {remark}\n" if remark else "")
     silent = command(*arguments, cwd=repo.path)
-    assert (silent.stdout, silent.stderr) == (out.read_bytes(), "")
+    assert (silent.stdout, bool(silent.stderr)) == (out.read_bytes(), remark is not None)
+    assert (remark or "") in silent.stderr
+
+
+def test_ps_says_that_a_dropped_branch_is_not_here(repo: Repo) -> None:
+    """Else its name could be typed in vain; ``restore`` brings it back."""
+    assert command("run", "-n", "1", "--", "true", cwd=repo.path).status == 0
+    [row] = json.loads(command("ps", "--all", "--json", cwd=repo.path).stdout)["data"]
+    assert command("drop", row["id"], cwd=repo.path).status == 0
+    assert f"{row['branch']} (not here)" in command("ps", "--all", cwd=repo.path).stdout.decode()
+    assert command("restore", row["id"], cwd=repo.path).status == 0
+    assert "(not here)" not in command("ps", "--all", cwd=repo.path).stdout.decode()
 
 
 def test_ps_does_not_guess_what_a_session_of_another_container_uses(

@@ -61,6 +61,7 @@ def _row(agent_id: str, verdict: str, **known: object) -> dict[str, object]:
         "title": "",
         "state": None,
         "waits_until": None,
+        "branch_gone": False,
         **known,
     }
 

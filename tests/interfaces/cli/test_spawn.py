@@ -201,6 +201,7 @@ def test_rm_all_ends_what_runs_in_the_background(repo: Repo, script: Callable[[s
     eventually(lambda: b"ready" in (_directory(repo, background) / "output.log").read_bytes(), "the agent")
     with Session(repo.path, "-n", "1", "--", "sleep", "1000") as session:
         session.wait_for("agent.started")
+        assert "Those that run are stopped first: 1." in _rm(repo, "--all").stderr
         removed = _rm(repo, "--all", "--yes")
         assert removed.status == 0, removed.stderr
         assert f"session {session.directory.name} is running, and stays" in removed.stderr
@@ -209,6 +210,15 @@ def test_rm_all_ends_what_runs_in_the_background(repo: Repo, script: Callable[[s
         session.finish()
     for agent_id in (ended, background):
         assert repo.show(f"ralph/{agent_id}-wip:new") == b"x\n"
+
+
+@pytest.mark.parametrize(
+    "words", [("spawn",), ("spawn", "-a", "hal", "-p", "x"), ("spawn", "-a", "claude", "--", "true")]
+)
+def test_a_hint_names_the_command_that_was_typed(repo: Repo, words: tuple[str, ...]) -> None:
+    """Not ``run``, which would work in the foreground."""
+    hints = command(*words, cwd=repo.path).stderr
+    assert ("ralph-wrap spawn" in hints, "ralph-wrap run" in hints) == (True, False), hints
 
 
 def test_rm_takes_ids_or_all(repo: Repo) -> None:
