@@ -103,7 +103,7 @@ def test_a_deletion_that_runs_is_not_reported(repo: Repo) -> None:
     with subprocess.Popen(("flock", directory, "cat"), stdin=subprocess.PIPE) as holder:
         eventually(lambda: b"cat" in _children_of(holder.pid), "the lock")
         swept = sweep(repo)
-        assert (swept.status, swept.stderr) == (0, "")
+        assert (swept.status, "warning" in swept.stderr) == (0, False)
         assert directory.exists()
 
 
@@ -167,7 +167,7 @@ def test_a_deletion_that_was_killed_at_its_last_step(repo: Repo) -> None:
     run(repo.path, "-n", "1", "--", "true")
     (repo.path / RUN / "trash" / SESSION).mkdir()
     swept = sweep(repo)
-    assert (swept.status, swept.stderr) == (0, "")
+    assert (swept.status, "warning" in swept.stderr) == (0, False)
     assert not (repo.path / RUN / "trash" / SESSION).exists()
 
 

@@ -69,6 +69,6 @@ def _show(swept: Sequence[SweptSession], error: RalphError | None, log: Log, *, 
                     f"session {entry.session or entry.id} is {state} and was not touched",
                     entry.hint,
                 )
-        if not swept:
+        if not swept and not os.environ.get(AT_START):
             remark("no dead sessions")
     conclude("sweep", data, error, json=json)
