@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -57,6 +58,7 @@ def with_agent(settings: _Settings, typed: str = "ralph-wrap run") -> _Settings:
         hint = Commands.of(f"{typed} --agent {settings.agent}", f"{typed} -- COMMAND")
         raise UsageError(f"both --agent {settings.agent} and a command are given", hint)
     if settings.command:
+        _require_none_of_an_agent(settings, typed)
         return settings
     has_prompt = settings.prompt is not None or settings.prompt_file is not None
     if not settings.agent:
@@ -93,6 +95,7 @@ def _with_table(settings: _Settings, table: AgentTable) -> _Settings:
     prompt = table.prompt or (agent.prompt if table.command is None else _taken_by(command))
     # Another program does not know these options. The same program with more options does.
     is_same = bool(agent.command) and Path(command[0]).name == agent.command[0]
+    command = (*command, *_model(settings, agent, command, is_same=is_same), *settings.agent_arg)
     invocation = AgentInvocation(
         prompt,
         table.output or agent.output,
@@ -102,6 +105,42 @@ def _with_table(settings: _Settings, table: AgentTable) -> _Settings:
         agent.resume if is_same else (),
     )
     return settings._replace(command=command, invocation=invocation)
+
+
+def _require_none_of_an_agent(settings: AgentSettings, typed: str) -> None:
+    """Check that nothing is to be added to a command that was typed.
+
+    Raises:
+        UsageError: a model or an argument is given, too.
+
+    """
+    given = {"--model": settings.model, "--agent-arg": settings.agent_arg}
+    if options := [word for word, value in given.items() if value]:
+        words = (*settings.command, *settings.agent_arg)
+        raise UsageError(
+            f"{' and '.join(options)}: for an agent that --agent names, and a command is given",
+            f"write it into the command: {typed} -- {shlex.join(words)}",
+        )
+
+
+def _model(
+    settings: AgentSettings, agent: Agent, command: Sequence[str], *, is_same: bool
+) -> tuple[str, ...]:
+    """Return the words that choose the model.
+
+    Raises:
+        UsageError: nobody knows what they are for this command.
+
+    """
+    if not settings.model:
+        return ()
+    if not (is_same and agent.model):
+        words = [*command, "--model", settings.model]
+        raise UsageError(
+            f"--model: how {shlex.quote(command[0])} takes a model is not known",
+            f"write it into the command: [agents.{settings.agent}] command = {json.dumps(words)}",
+        )
+    return tuple(word.replace("{model}", settings.model) for word in agent.model)
 
 
 def _taken_by(command: Sequence[str]) -> str:

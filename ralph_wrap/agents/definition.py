@@ -39,6 +39,7 @@ class Agent(NamedTuple):
             shows the position.
         output: the format of its output: ``text``, or a format of ``ralph_wrap.agents.output``.
         contained_root: environment variables that the agent needs as root in a container.
+        model: options that choose the model; ``{model}`` stands for its name.
         budget: options that limit its cost; ``{left}`` stands for US dollars.
         metering: options that make it report its tokens after each turn.
         resume: options that continue an earlier session of the agent; ``{session}`` stands for its name.
@@ -53,6 +54,7 @@ class Agent(NamedTuple):
     prompt: str = "stdin"
     output: str = "text"
     contained_root: Mapping[str, str] = {}
+    model: tuple[str, ...] = ("--model", "{model}")
     budget: tuple[str, ...] = ()
     metering: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()

@@ -39,6 +39,7 @@ from ralph_wrap.config.settings import (
 from ralph_wrap.config.table import ENVIRONMENT, KEY, PREFIX, TYPED, Option
 from ralph_wrap.errors import UsageError
 
+_OF_AGENT = ("model", "agent_arg")  # options that another agent does not understand
 _OWN = "OWN_COMMAND"  # set for git commands that ralph-wrap runs, and so for their children
 
 
@@ -94,8 +95,9 @@ def merge(
     }.items():
         of_job = _add_job(given, directory)
         if command and source != TYPED:
-            # The typed command replaces an agent of a weaker source.
-            given.pop("agent", None)
+            # The typed command replaces an agent of a weaker source, and what belongs to it.
+            _remove(given, "agent", *_OF_AGENT)
+        _forget_other_agent(given, values, sources)
         # A prompt and a prompt file exclude each other. Each of them replaces both of a weaker source.
         if given.keys() & {"prompt", "prompt_file"}:
             for name in ("prompt", "prompt_file"):
@@ -116,6 +118,19 @@ def merge(
         _check_readable(values["prompt_file"])
     replaced = frozenset(name for name, source in sources.items() if source != KEY)
     return values | {"stated": stated, "replaced": replaced}, sources
+
+
+def _forget_other_agent(given: Mapping[str, Any], values: dict[str, Any], sources: dict[str, str]) -> None:
+    """Remove what the project has chosen for its own agent, if a stronger source gives another agent."""
+    if given.get("agent", values.get("agent")) != values.get("agent"):
+        for name in _OF_AGENT:
+            if sources.get(name) == KEY:
+                del values[name], sources[name]
+
+
+def _remove(given: dict[str, Any], *names: str) -> None:
+    for name in names:
+        given.pop(name, None)
 
 
 def of_project(root: Path, environ: Mapping[str, str], *used: str) -> Settings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ralph_wrap.config.parsers import AGENTS, FILE, FLAG, TEXT
+from ralph_wrap.config.parsers import AGENTS, FILE, FLAG, TEXT, WORDS
 from ralph_wrap.config.settings import AgentInvocation, AgentTable
 from ralph_wrap.config.table import KEY, Table, option
 
@@ -31,6 +31,17 @@ class AgentSettings(Table, group="agent"):
         help="aider, claude, codex, gemini, opencode, or an agent of the configuration.",
         short="-a",
         metavar="NAME",
+    )
+    model: str = option(
+        default="",
+        kind=TEXT,
+        help="The model of the agent, by the agent's own option for it.",
+        metavar="NAME",
+    )
+    agent_arg: tuple[str, ...] = option(
+        default=(),
+        kind=WORDS,
+        help="Append this word to the agent's command; can be repeated.",
     )
     prompt: str | None = option(
         default=None,

@@ -103,7 +103,7 @@ def in_force(settings: Settings) -> Callable[[str], bool]:
             row.name for row in Settings.options if row.group == "worktree" and row.name != "isolation"
         }
     if not settings.agent:  # the user has typed a command
-        unused.add("agent")
+        unused |= {"agent", "model", "agent_arg"}
     if not settings.merge_on_complete:
         unused |= {"check", "main"}
     if not settings.verify:

@@ -99,6 +99,12 @@ def _paths(value: str) -> tuple[str, ...]:
     return tuple(line for line in value.split("\n") if line)
 
 
+def _words(value: str) -> tuple[str, ...]:
+    if "\0" in value:
+        raise ValueError("an argument cannot hold a NUL character")
+    return _paths(value)
+
+
 def _places(value: str) -> tuple[str, ...]:
     found = tuple(path.rstrip("/") for path in _paths(value))
     for path in found:
@@ -222,6 +228,7 @@ COMMAND = ValueKind("command", _command, "COMMAND")
 COMMANDS = ValueKind("commands", _command, "COMMAND")
 """One command, or in the file a list of commands, each of which has to succeed; see :func:`all_of`."""
 BRANCH = ValueKind("branch", _branch, "BRANCH")
+WORDS = ValueKind("words", _words, "WORD", several=True)
 NETWORK = ValueKind("network", _network, "HOST", several=True)
 AGENTS = ValueKind("agents", _text, "TABLE")
 """Tables, which only the file can have; ``agent_tables`` reads them."""

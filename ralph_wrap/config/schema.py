@@ -89,6 +89,7 @@ _FORMS: Mapping[str, dict[str, Any]] = {
     "flag": {"anyOf": [{"type": "boolean"}, {"enum": [0, 1]}, _TEXT]},
     "paths": _LIST,
     "places": _LIST,
+    "words": _LIST,
     "network": _LIST,
     "command": _TEXT,
     "commands": {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]},

@@ -10,6 +10,9 @@ Everything else is prose. An item with a box in the detail of a task is a part o
 lines, each line is an object::
 
     {"title": "Check the password", "detail": "An empty one is refused, too.", "done": false}
+
+A task may name its own model: by ``"model"``, or in Markdown by ``model: NAME`` as the first line of its
+detail.
 """
 
 from __future__ import annotations
@@ -31,8 +34,10 @@ PLACE = "{task}"
 
 _MARKDOWN_SHAPE = "write a task as: - [ ] title"
 _JSON_SHAPE = 'the shape is {"title": "…", "detail": "…", "done": false}'
-_FIELDS = {"title": str, "detail": str, "done": bool}
+_FIELDS = {"title": str, "detail": str, "done": bool, "model": str}
 _WORDS = {str: "a text", bool: "true or false"}
+
+_MODEL = re.compile(r"model: *(\S+) *(?:\n+|\Z)")
 
 _TAB = 4  # columns (CommonMark)
 _DIGITS = 12  # of a key
@@ -53,6 +58,7 @@ class Task(NamedTuple):
         detail: its other lines; empty if there are none.
         line: number of its first line in the file.
         is_done: the file says that it is done already.
+        model: the model of its agent; empty for that of the batch. It does not change the key.
 
     """
 
@@ -61,6 +67,7 @@ class Task(NamedTuple):
     detail: str
     line: int
     is_done: bool
+    model: str = ""
 
     @property
     def text(self) -> str:
@@ -160,7 +167,9 @@ def _json_tasks(lines: list[str], name: str) -> Iterator[Task]:
         fields = {key: value for key, value in fields.items() if value is not None}
         title, _, rest = fields["title"].strip().partition("\n")
         detail = "\n".join(text for text in (rest.strip("\n"), fields.get("detail", "").strip("\n")) if text)
-        yield Task("", title.rstrip(), detail.rstrip(), number, fields.get("done", False))
+        yield Task(
+            "", title.rstrip(), detail.rstrip(), number, fields.get("done", False), fields.get("model", "")
+        )
 
 
 def _check(fields: Any, position: str) -> None:
@@ -189,7 +198,10 @@ def _markdown_tasks(lines: list[str], name: str) -> Iterator[Task]:
             if not title:
                 raise UsageError(f"{name}:{number}: the task has no title", _MARKDOWN_SHAPE)
             end = _end_of_detail(lines, number, len(found[1]))
-            yield Task("", title, _detail(lines[number:end]), number, found[2] != " ")
+            detail = _detail(lines[number:end])
+            model = _MODEL.match(detail)
+            rest = detail[model.end() :] if model else detail
+            yield Task("", title, rest, number, found[2] != " ", model[1] if model else "")
             number = end
         elif _NO_TASK.match(line):
             raise UsageError(f"{name}:{number + 1}: this is no task", _MARKDOWN_SHAPE)

@@ -29,6 +29,8 @@ OPTIONS = [row.name for row in Settings.options if TYPED in row.sources]
 
 VALUES: dict[str, tuple[str, Any, str, Any]] = {
     "agent": ("one", "one", "two", "two"),
+    "model": ("big", "big", "small", "small"),
+    "agent_arg": ("--fast", ("--fast",), "--slow", ("--slow",)),
     "prompt": ("do this", "do this", "do that", "do that"),
     "prompt_file": ("one.md", Path("one.md"), "two.md", Path("two.md")),
     "name": ("Login", "Login", "Logout", "Logout"),

@@ -37,6 +37,7 @@ Commit your work. When all of this is done, answer with this line alone:
 """
 _LONGEST_NAME = 200  # characters
 _TITLE = 48  # columns
+_TYPED_AS = "ralph-wrap batch FILE"
 
 
 class _Invocation(NamedTuple):
@@ -86,9 +87,8 @@ class BatchLauncher:
             self._template = _TEMPLATE.format(until=settings.until)
             options = {**options, "prompt": self._template}
             settings = config.load(directory, self.project.main, Path.cwd(), options, environ, command)
-        self._settings = with_agent(
-            settings._replace(prompt=self._template, prompt_file=None), "ralph-wrap batch FILE"
-        )
+        self._unnamed = settings._replace(prompt=self._template, prompt_file=None)
+        self._settings = with_agent(self._unnamed, _TYPED_AS)
         self._directory = directory
         self._options = {**options, "prompt_file": None}
         self._command = command
@@ -103,6 +103,8 @@ class BatchLauncher:
 
         """
         with_task(self._template, tasks[0])
+        for model in {task.model for task in tasks if task.model}:  # each agent can be told one, or none can
+            with_agent(self._unnamed._replace(model=model), _TYPED_AS)
         if self._settings.branch is not None:
             raise UsageError("branch: each session of a batch has a branch of its own", "remove branch")
         isolation = self._settings.isolation
@@ -160,7 +162,8 @@ class BatchLauncher:
 
     def _typed(self, wanted: OpenTask) -> dict[str, str | None]:
         prompt = with_task(self._template, wanted.task)
-        return {**self._options, "prompt": prompt, "name": wanted.task.title[:_LONGEST_NAME]}
+        own = {"model": wanted.task.model} if wanted.task.model else {}
+        return {**self._options, "prompt": prompt, "name": wanted.task.title[:_LONGEST_NAME], **own}
 
 
 def _is_default(settings: Settings) -> bool:

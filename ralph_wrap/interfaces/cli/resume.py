@@ -228,6 +228,8 @@ def _started(
         options["prompt_file"] = os.fspath(project.root / file)
     if "agent" in given:
         command = ()
+        if given["agent"] != options.get("agent"):  # another agent does not understand them
+            options = {name: text for name, text in options.items() if name not in {"model", "agent_arg"}}
     fresh = options.pop("base", None) == "fresh" and session.has_branch
     options.pop("branch", None)
     if session.base is not None:

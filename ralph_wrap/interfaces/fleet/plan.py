@@ -139,7 +139,7 @@ def _tasks(size: RunSize, options: dict[str, str]) -> tuple[FleetTask, ...]:
     tasks = [task for task in read_tasks(size.tasks) if not task.is_done]
     if not tasks:
         raise UsageError(f"each task of {size.tasks} is done already", "add one: - [ ] title")
-    return tuple(FleetTask(task.title, with_task(template, task)) for task in tasks)
+    return tuple(FleetTask(task.title, with_task(template, task), task.model) for task in tasks)
 
 
 def _config(project: Project, key: str) -> str:

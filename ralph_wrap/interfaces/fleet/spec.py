@@ -39,11 +39,13 @@ class FleetTask(NamedTuple):
     Attributes:
         title: for people.
         prompt: for the agent.
+        model: of the agent; empty for that of the run.
 
     """
 
     title: str
     prompt: str
+    model: str = ""
 
 
 class FleetSpec(NamedTuple):
@@ -88,7 +90,9 @@ class FleetSpec(NamedTuple):
         """
         options: dict[str, str | None] = dict(self.options)
         if self.tasks:
-            options |= {"prompt": self.tasks[index].prompt, "name": self.tasks[index].title}
+            task = self.tasks[index]
+            options |= {"prompt": task.prompt, "name": task.title}
+            options |= {"model": task.model} if task.model else {}
         if self.max_cost:
             options["max_cost"] = dollars(self.max_cost - spent)
         return options
@@ -131,7 +135,10 @@ def read_spec(git: Git, commit: str) -> tuple[FleetSpec, str]:
 
 
 def _checked(fields: dict[str, Any]) -> FleetSpec:
-    tasks = tuple(FleetTask(_text(task["title"]), _text(task["prompt"])) for task in fields.get("tasks", ()))
+    tasks = tuple(
+        FleetTask(_text(task["title"]), _text(task["prompt"]), _text(task.get("model", "")))
+        for task in fields.get("tasks", ())
+    )
     options = {_text(name): _text(text) for name, text in fields.get("options", {}).items()}
     command = tuple(_text(word) for word in fields.get("command", ()))
     checked = {"size": fields["count"], "tasks": tasks, "options": options, "command": command}
