@@ -115,9 +115,11 @@ def ended(_sealed: None, home: Path) -> Iterator[None]:
 
 @pytest.fixture
 def log() -> Iterator[Log]:
-    """Yield a log that goes nowhere."""
+    """Use a log that goes nowhere."""
     null = os.open(os.devnull, os.O_WRONLY)
-    yield Log(null, terminal=False, colour=False)
+    nowhere = Log(null, terminal=False, colour=False)
+    with nowhere.in_use():
+        yield nowhere
     os.close(null)
 
 

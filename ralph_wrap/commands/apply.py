@@ -42,7 +42,7 @@ from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.git.safe.genuine import require_genuine
 from ralph_wrap.state.project import Project, own_registry, prepare_root, repository_of
 from ralph_wrap.system.cancel import NEVER, CancelToken
-from ralph_wrap.system.log import Commands, Log
+from ralph_wrap.system.log import Commands, get_logger
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.own_rule import IGNORE, without_rule
@@ -55,6 +55,8 @@ from ralph_wrap.worktree.user_checkout import (
     on_disk,
     restore_files,
 )
+
+log = get_logger()
 
 # The identity of a temporary commit, which must work without ``user.name`` and ``user.email``.
 _SYMLINK = "120000"  # the mode of a symlink in a tree
@@ -94,7 +96,6 @@ def apply(
     branch: Branch,
     *,
     top: Path,
-    log: Log,
     cancel: CancelToken = NEVER,
 ) -> AppliedChanges:
     """Put the saved work of a branch into a checkout.
@@ -123,14 +124,14 @@ def apply(
     home = own_registry(project)
     try:
         checkout = _checkout(git, repository, top)
-        with temporary.turn(repository, home, log, cancel):
+        with temporary.turn(repository, home, cancel):
             temporary.tidy(repository, home)
             head = resolve_commit(checkout.git, "HEAD")
             if head is None:
                 raise no_commit(top)
             require_same_files(git, repository, head, branch.saved)
             with temporary.opened(git, repository, home, head, whole=False) as opened:
-                changes = _changes(opened, branch, head, top, log)
+                changes = _changes(opened, branch, head, top)
                 saved = [merging.content(git, change.new) for change in changes[1] if _is_ignore_file(change)]
                 with without_rule(repository, [checkout], changes[1], saved):
                     written, unchanged = _write(checkout, opened, head, changes[0], changes[1])
@@ -158,9 +159,7 @@ def _checkout(git: Git, repository: Repository, top: Path) -> UserCheckout:
     return UserCheckout(top, git_dir, checkout_git)
 
 
-def _changes(
-    opened: TemporaryWorktree, branch: Branch, head: str, top: Path, log: Log
-) -> tuple[str, list[PathChange]]:
+def _changes(opened: TemporaryWorktree, branch: Branch, head: str, top: Path) -> tuple[str, list[PathChange]]:
     """Return the tree of the merge of saved work and a commit, and its differences from the commit."""
     git = opened.git._replace(env={**opened.git.env, **_NOBODY})
     saved = str(branch.saved)

@@ -29,12 +29,14 @@ from ralph_wrap.git.safe.filters import require_same_files
 from ralph_wrap.state.project import POOL, RUN, Project, prepare_root
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.pool import maintenance
 from ralph_wrap.worktree.trash import new_name
 from ralph_wrap.worktree.warm import WarmWorktree, has_unchanged_files, in_pool
+
+log = get_logger()
 
 
 class PoolEntry(NamedTuple):
@@ -63,10 +65,9 @@ class ProjectPool(NamedTuple):
     project: Project
     repository: Repository
     settings: PoolSettings
-    log: Log
 
     @classmethod
-    def of(cls, project: Project, settings: PoolSettings, log: Log) -> ProjectPool:
+    def of(cls, project: Project, settings: PoolSettings) -> ProjectPool:
         """Return the pool of a project; its directory may not exist yet.
 
         Raises:
@@ -78,7 +79,7 @@ class ProjectPool(NamedTuple):
                 f"{project.root} is not in a git repository", "git init"
             )
         git = project.git._replace(cwd=project.main)  # not in a session's worktree, whose HEAD is its own
-        return cls(project._replace(git=git), project.repository, settings, log)
+        return cls(project._replace(git=git), project.repository, settings)
 
     @property
     def directory(self) -> Path:
@@ -119,7 +120,7 @@ class ProjectPool(NamedTuple):
             try:
                 ready = self._make_and_remove(home)
             finally:
-                self.log.progress("")
+                current().progress("")
                 lock.release()
             filled = True
             if all(os.path.lexists(warm.path) for warm in ready):
@@ -132,7 +133,7 @@ class ProjectPool(NamedTuple):
         ready = [warm for warm in self._warm() if self._is_ready(warm)]
         for missing in range(len(ready), self.settings.pool):
             ready.append(self._add(home.trash))
-            self.log.progress(f"pool: {missing + 1} of {self.settings.pool}")
+            current().progress(f"pool: {missing + 1} of {self.settings.pool}")
         for warm in ready[self.settings.pool :]:
             self._remove(warm, home.trash)
         self._give(ready[: self.settings.pool], home.trash)
@@ -178,13 +179,13 @@ class ProjectPool(NamedTuple):
             raise RalphError(
                 f"{ready.path} changed while it was made", "please report this with git's version"
             )
-        self.log.event("pool.filled", path=os.fspath(ready.path), commit=commit)
+        log.event("pool.filled", path=os.fspath(ready.path), commit=commit)
         return ready
 
     def _finish_what_was_killed(self, trash: Path) -> None:
         with repository_lock(self.repository.common_dir):
             for path in maintenance.tidy(self.repository.common_dir, self.directory, trash):
-                self.log.warning(
+                log.warning(
                     "pool.unknown",
                     f"ralph-wrap did not make {path}, and leaves it there",
                     f"to move it away: {command('mv', path, '.')}",
@@ -209,10 +210,10 @@ class ProjectPool(NamedTuple):
             if warm.path.is_dir():  # otherwise a session has just taken it
                 self._warn_changed(warm, str(error))
         else:
-            self.log.event("pool.shrunk", path=os.fspath(warm.path))
+            log.event("pool.shrunk", path=os.fspath(warm.path))
 
     def _warn_changed(self, warm: WarmWorktree, reason: str) -> None:
-        self.log.warning(
+        log.warning(
             "pool.changed",
             f"{warm.path} is kept, and no session gets it: {reason}",
             "save its files, then: " + command("git", "worktree", "remove", "--force", "--force", warm.path),

@@ -14,7 +14,7 @@ from ralph_wrap.state import inventory
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.inventory import SessionEntry, Verdict
 from ralph_wrap.state.project import Project
-from ralph_wrap.system.log import Commands, Log, lines_of
+from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.worktree.save.index import status_of
 from ralph_wrap.worktree.save.walk import walk
 
@@ -78,14 +78,11 @@ def count_ignored(project: Project, entry: SessionEntry) -> int | None:
         return None
 
 
-def remove_all(
-    project: Project, names: Iterable[str], log: Log
-) -> tuple[list[RemovedSession], RalphError | None]:
+def remove_all(project: Project, names: Iterable[str]) -> tuple[list[RemovedSession], RalphError | None]:
     """Save and remove the worktrees of sessions that have ended.
 
     Arguments:
         names: ids, branches or titles.
-        log: of this process.
 
     Returns:
         The results of the removed ones, and the error of the others.
@@ -95,7 +92,7 @@ def remove_all(
     failures: list[RalphError] = []
     for name in names:
         try:
-            removed.append(remove(project, name, log))
+            removed.append(remove(project, name))
         except RalphError as error:
             failures.append(error)
         except Exception as error:  # noqa: BLE001 -- one session must not block the others
@@ -129,12 +126,11 @@ def without_foreign(project: Project, names: Iterable[str]) -> tuple[list[str], 
     )
 
 
-def remove(project: Project, name: str, log: Log) -> RemovedSession:
+def remove(project: Project, name: str) -> RemovedSession:
     """Save and remove the worktree of a session that has ended.
 
     Arguments:
         name: an id, a branch or a title.
-        log: of this process.
 
     Raises:
         UsageError: the title of several sessions fits.
@@ -150,7 +146,7 @@ def remove(project: Project, name: str, log: Log) -> RemovedSession:
             advice_for(session.verdict, session.id),
         )
     record = session.record
-    outcome = remove_kept(project, session.home, record, log)
+    outcome = remove_kept(project, session.home, record)
     if outcome is None:
         return RemovedSession(record.id, record.session, removed=False, saved=None, title=record.title)
     saved = outcome.saved.branch if outcome.saved else None

@@ -23,10 +23,12 @@ from ralph_wrap.state.project import Project
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.disk import NO_ROOM
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.polling import POLL_INTERVAL
 from ralph_wrap.system.signals import LAST_ITERATION
 from ralph_wrap.system.text import command
+
+log = get_logger()
 
 _SIGNALS = {
     StopMode.AFTER_ITERATION: (LAST_ITERATION,),
@@ -59,7 +61,6 @@ def stop(
     project: Project,
     names: Sequence[str] | None,
     mode: StopMode,
-    log: Log,
     patience: float = math.inf,
 ) -> tuple[list[StoppedSession], RalphError | None]:
     """Ask sessions to end, and wait until they have ended.
@@ -86,8 +87,8 @@ def stop(
     try:
         for name, session in sessions.items():
             outcomes[name] = ""  # it may have the request before an interrupt lets us note that
-            outcomes[name] = _ask(session, mode, log, failures)
-        _wait(sessions, outcomes, log, failures, time.monotonic() + patience)
+            outcomes[name] = _ask(session, mode, failures)
+        _wait(sessions, outcomes, failures, time.monotonic() + patience)
     except KeyboardInterrupt:
         waiting = ", ".join(name for name, outcome in outcomes.items() if not outcome)
         if waiting:
@@ -117,19 +118,19 @@ def _named(project: Project, names: Sequence[str] | None, failures: list[RalphEr
     return sessions
 
 
-def _ask(session: FoundSession, mode: StopMode, log: Log, failures: list[RalphError]) -> str:
+def _ask(session: FoundSession, mode: StopMode, failures: list[RalphError]) -> str:
     """Ask a session that may be alive, and return its outcome; empty if the command has to wait for it."""
     if session.verdict is Verdict.FINISHED:
         log.event("session.ended_already", f"session {session.name} has ended already", session=session.name)
         return "ended"
     if session.verdict is Verdict.ORPHAN:
-        return _orphan(session, log)
+        return _orphan(session)
     if session.verdict is Verdict.UNKNOWN or session.directory is None:
         return _unknown(session, failures)
     try:
         effective = stop_request.ask(session.directory, mode)
     except OSError as error:
-        return _ask_without_disk(session, mode, error, log, failures)
+        return _ask_without_disk(session, mode, error, failures)
     elsewhere, advice = "", dict[str, str]()
     if session.verdict is Verdict.FOREIGN:
         elsewhere = "; it is perhaps on another machine, and this command waits for it until Ctrl-C"
@@ -145,7 +146,7 @@ def _ask(session: FoundSession, mode: StopMode, log: Log, failures: list[RalphEr
 
 
 def _ask_without_disk(
-    session: FoundSession, mode: StopMode, error: OSError, log: Log, failures: list[RalphError]
+    session: FoundSession, mode: StopMode, error: OSError, failures: list[RalphError]
 ) -> str:
     """Ask a session to which no request can be written, and return its outcome, as :func:`_ask` does."""
     if session.again().verdict is Verdict.FINISHED:
@@ -196,7 +197,6 @@ def _way_to_ask(session: FoundSession, error: OSError) -> str:
 def _wait(
     sessions: Mapping[str, FoundSession],
     outcomes: dict[str, str],
-    log: Log,
     failures: list[RalphError],
     end: float,
 ) -> None:
@@ -210,15 +210,15 @@ def _wait(
             if current.verdict is Verdict.FINISHED:
                 outcomes[name] = "stopped"
             elif current.verdict is Verdict.ORPHAN:
-                outcomes[name] = _orphan(current, log)
+                outcomes[name] = _orphan(current)
             elif current.verdict is Verdict.UNKNOWN:
                 outcomes[name] = _unknown(current, failures)
             elif name not in named and _is_stopped(current):
                 named.add(name)
-                _name_stopped(current, log)
+                _name_stopped(current)
             elif name not in named and (pids := _bearers(current)):
                 named.add(name)
-                _name_bearers(current, pids, log)
+                _name_bearers(current, pids)
         left = end - time.monotonic()
         if all(outcomes.values()) or left <= 0:
             outcomes.update({name: "asked" for name, outcome in outcomes.items() if not outcome})
@@ -233,7 +233,7 @@ def _is_stopped(session: FoundSession) -> bool:
     return owner is not None and is_its_own and process_table.is_stopped(owner.pid)
 
 
-def _name_stopped(session: FoundSession, log: Log) -> None:
+def _name_stopped(session: FoundSession) -> None:
     assert session.record is not None
     pid = session.record.pid
     log.warning(
@@ -257,7 +257,7 @@ def _bearers(session: FoundSession) -> list[int]:
     return [] if is_locked else liveness.SessionNames().pids(record.id)
 
 
-def _name_bearers(session: FoundSession, pids: Sequence[int], log: Log) -> None:
+def _name_bearers(session: FoundSession, pids: Sequence[int]) -> None:
     numbers = " ".join(map(str, pids))
     log.warning(
         "session.named",
@@ -268,7 +268,7 @@ def _name_bearers(session: FoundSession, pids: Sequence[int], log: Log) -> None:
     )
 
 
-def _orphan(session: FoundSession, log: Log) -> str:
+def _orphan(session: FoundSession) -> str:
     log.warning(
         "session.orphaned",
         f"session {session.name} crashed: its process is dead",

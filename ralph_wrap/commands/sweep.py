@@ -44,11 +44,13 @@ from ralph_wrap.state.report import read as read_report
 from ralph_wrap.system import files, liveness, process_table, process_tree
 from ralph_wrap.system.cancel import NEVER, CancelToken
 from ralph_wrap.system.liveness import SessionNames
-from ralph_wrap.system.log import Commands, Log, lines_of, one_line
+from ralph_wrap.system.log import Commands, current, get_logger, lines_of, one_line
 from ralph_wrap.worktree.ignore import tidy
 from ralph_wrap.worktree.remove import WorktreeOutcome
 from ralph_wrap.worktree.stale_locks import remove_stale_maintenance_lock
 from ralph_wrap.worktree.trash import empty_trash
+
+log = get_logger()
 
 _GRACE = 2.0  # seconds between TERM and KILL for the processes of a dead session
 _LAST_BREATH = 2.0  # seconds for a killed process to release its files
@@ -86,7 +88,6 @@ class SweptSession(NamedTuple):
 def sweep(
     project: Project,
     *,
-    log: Log,
     dry_run: bool = False,
     adopted: Collection[str] = (),
     cancel: CancelToken = NEVER,
@@ -94,7 +95,6 @@ def sweep(
     """Finish every orphan of a project.
 
     Arguments:
-        log: of this process.
         dry_run: touch nothing, and return what a sweep would do.
         adopted: names of foreign sessions that are dead, as the user states: ids, branches or titles.
         cancel: after a signal, the rest is left to the next sweep.
@@ -139,21 +139,20 @@ def sweep(
             swept.append(SweptSession(record.id, record.session, verdict.value, "would finish"))
         elif not cancel.requested:
             is_adopted = record.id in adopted
-            swept += _finish(project, home, record, verdict, log, shared, is_adopted=is_adopted)
+            swept += _finish(project, home, record, verdict, shared, is_adopted=is_adopted)
     if not cancel.requested:
-        swept += _finish_unsaved(project, [record for _, record in records], log, dry_run=dry_run)
+        swept += _finish_unsaved(project, [record for _, record in records], dry_run=dry_run)
     titles = {record.id: record.title for _, record in records if isinstance(record, SessionRecord)}
     swept = [entry._replace(title=entry.title or titles.get(entry.id, "")) for entry in swept]
     if not dry_run:
         _tidy(project)
-        resume_deletions(project, log)
+        resume_deletions(project)
     return swept
 
 
 def _finish_unsaved(
     project: Project,
     unfinished: Sequence[SessionRecord | UnreadableRecord],
-    log: Log,
     *,
     dry_run: bool,
 ) -> Iterator[SweptSession]:
@@ -174,7 +173,7 @@ def _finish_unsaved(
             if ended is None or (isinstance(ended, SessionReport) and ended.way_out == TO_SWEEP):
                 entry = SweptSession(record.id, record.session, Verdict.FINISHED.value, "would finish")
                 entry = entry._replace(title=record.title)
-                yield entry if dry_run else _save_unsaved(project, home, record, entry, log)
+                yield entry if dry_run else _save_unsaved(project, home, record, entry)
 
 
 def _keeps_its_worktree(record: SessionRecord) -> bool:
@@ -182,11 +181,11 @@ def _keeps_its_worktree(record: SessionRecord) -> bool:
 
 
 def _save_unsaved(
-    project: Project, home: Registry, record: SessionRecord, entry: SweptSession, log: Log
+    project: Project, home: Registry, record: SessionRecord, entry: SweptSession
 ) -> SweptSession:
     """Save and remove the worktree of such a session, as ``ralph-wrap rm`` does."""
     try:
-        outcome = remove_kept(project, home, record, log)
+        outcome = remove_kept(project, home, record)
     except Exception as error:  # noqa: BLE001 -- as in _finish
         hint = error.hint if isinstance(error, RalphError) else None
         action = "kept" if isinstance(error, RefusedError) else "failed"
@@ -220,7 +219,7 @@ def _tidy_saves(project: Project, repository: Repository) -> None:
             release(objects, owner)
 
 
-def name_broken_refs(project: Project, log: Log) -> None:
+def name_broken_refs(project: Project) -> None:
     """Say which refs of ours name a commit that is missing or damaged."""
     if project.repository is None:
         return
@@ -244,20 +243,20 @@ def name_broken_refs(project: Project, log: Log) -> None:
         )
 
 
-def name_unknown_worktrees(project: Project, log: Log) -> None:
+def name_unknown_worktrees(project: Project) -> None:
     """Say which worktrees belong to sessions that no record knows; a sweep finishes none of them."""
     for found in unknown_worktrees(project):
         log.warning("worktree.unknown", found.message, found.hint(project.git), path=str(found.path))
 
 
-def resume_deletions(project: Project, log: Log) -> None:
+def resume_deletions(project: Project) -> None:
     """Resume the deletion of removed worktrees, and report foreign files in the trash."""
     for home in registries(project):
         with contextlib.suppress(OSError):
-            _empty_trash(home.trash, log)
+            _empty_trash(home.trash)
 
 
-def _empty_trash(trash: Path, log: Log) -> None:
+def _empty_trash(trash: Path) -> None:
     """Resume interrupted deletions, and report foreign files."""
     emptied = empty_trash(trash)
     if emptied.resumed:
@@ -321,7 +320,6 @@ def _finish(
     home: Registry,
     record: SessionRecord,
     verdict: Verdict,
-    log: Log,
     shared: SharedFacts,
     *,
     is_adopted: bool,
@@ -335,13 +333,12 @@ def _finish(
                     record.id, session, verdict.value, "left", note="another process has its lock now"
                 )
             return
-        log = log.for_other_session()
-        log.attach(claim.directory / "events.jsonl", agent_id=record.id, session_id=session)
+        events = claim.directory / "events.jsonl"
         try:
-            outcome = _end(project, claim, log, shared, is_adopted=is_adopted)
+            with current().for_other_session(events, agent_id=record.id, session_id=session):
+                outcome = _end(project, claim, shared, is_adopted=is_adopted)
         finally:
             claim.leave()
-            log.close()
     except Exception as error:  # noqa: BLE001 -- one session must not block the others, or the start of a new one
         action = "kept" if isinstance(error, RefusedError) else "failed"
         hint = error.hint if isinstance(error, RalphError) else None
@@ -356,7 +353,7 @@ def _finish(
 
 
 def _end(
-    project: Project, claim: SessionClaim, log: Log, shared: SharedFacts, *, is_adopted: bool
+    project: Project, claim: SessionClaim, shared: SharedFacts, *, is_adopted: bool
 ) -> WorktreeOutcome | None:
     """End a dead session whose lock we hold; return the outcome for its worktree.
 
@@ -367,9 +364,9 @@ def _end(
     record = claim.record
     log.event("session.found_dead", f"session {record.session} is dead: finishing it", state=record.state)
     _require_seen(claim, is_adopted=is_adopted)
-    survivors = _end_leftovers(claim, log)
-    _name_orphans(claim, log)
-    recovery = SessionRecovery(project, claim.registry, record, log, shared)
+    survivors = _end_leftovers(claim)
+    _name_orphans(claim)
+    recovery = SessionRecovery(project, claim.registry, record, shared)
     tree = recovery.worktree()
     outcome = recovery.leave(tree, survivors) if tree else None
     if outcome is not None and outcome.later:
@@ -378,7 +375,7 @@ def _end(
     if record.drop_empty or not started:
         recovery.drop_unused_branch(tree, outcome)
     if not started and project.repository is not None and record.id in shared.owners:
-        give_back.give_back(project, record, log)
+        give_back.give_back(project, record)
     recovery.bring_out(outcome)
     report = recovery.write_report(outcome)
     if tree is None and (missing := _missing(project, record)):
@@ -434,7 +431,7 @@ def _require_seen(claim: SessionClaim, *, is_adopted: bool) -> None:
         )
 
 
-def _end_leftovers(claim: SessionClaim, log: Log) -> tuple[int, ...]:
+def _end_leftovers(claim: SessionClaim) -> tuple[int, ...]:
     """End the processes of a dead session; return the pids of those that survive SIGKILL.
 
     Raises:
@@ -462,7 +459,7 @@ def _end_leftovers(claim: SessionClaim, log: Log) -> tuple[int, ...]:
         time.sleep(_TICK)
 
 
-def _name_orphans(claim: SessionClaim, log: Log) -> None:
+def _name_orphans(claim: SessionClaim) -> None:
     """Name the processes in this container that the dead session may have left, if nothing proves that.
 
     An agent that leaves its environment, descriptors and parent behind looks like a daemon of the user. On a

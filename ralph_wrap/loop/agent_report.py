@@ -11,7 +11,9 @@ from ralph_wrap.loop import budget
 from ralph_wrap.loop.listener import IterationOutput
 from ralph_wrap.loop.policy import CUT_SHORT, CutReason, Iteration, UsageLimitRefusal
 from ralph_wrap.loop.supervise import ASKED
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
+
+log = get_logger()
 
 FAILED = 1
 """Status of an iteration whose agent reports a failure, but exits with 0."""
@@ -28,10 +30,9 @@ class AgentReports:
 
     """
 
-    def __init__(self, limits: LoopLimits, log: Log) -> None:
+    def __init__(self, limits: LoopLimits) -> None:
         self.spending = budget.TotalUsage()
         self._limits = limits
-        self._log = log
         self._is_blind = False
         self._has_warned_of_promise = False
 
@@ -40,7 +41,7 @@ class AgentReports:
         spent = output.spent
         self.spending = self.spending.and_(spent)
         if spent is not None:
-            self._log.event(
+            log.event(
                 "agent.reported",
                 tokens=spent.tokens,
                 cost_usd=spent.cost,
@@ -58,7 +59,7 @@ class AgentReports:
             reached=budget.reached(self._limits, self.spending),
         )
         if answer.promise.kept and has_failed:
-            self._log.warning(
+            log.warning(
                 "promise.ignored",
                 f"the agent kept its promise and failed with status {iteration.status}:"
                 " that does not end the loop",
@@ -82,9 +83,9 @@ class AgentReports:
             return iteration._replace(refused=UsageLimitRefusal(seconds, until, words))
         if iteration.cut in ASKED:
             # Claude Code calls it an error that it was interrupted, and the user knows that.
-            self._log.event("agent.interrupted", said=words)
+            log.event("agent.interrupted", said=words)
             return iteration
-        self._log.warning("agent.failed", f"the agent failed: {words}", passing=failure.passing)
+        log.warning("agent.failed", f"the agent failed: {words}", passing=failure.passing)
         if failure.capped and iteration.cut is None and self._limits.max_cost:
             return iteration._replace(status=CUT_SHORT, cut=CutReason.MAX_COST)
         return iteration._replace(passing=failure.passing)
@@ -92,7 +93,7 @@ class AgentReports:
     def _warn_of_blindness(self, spent: Usage | None) -> bool:
         """Warn of limits that have no effect."""
         if options := budget.without_effect(self._limits, spent):
-            self._log.warning(
+            log.warning(
                 "limit.ignored",
                 f"no effect: {options}; the agent does not report it",
                 "--max-time, --max-iterations",
@@ -103,7 +104,7 @@ class AgentReports:
         """Warn once that the answer has the promise at a position that does not count."""
         if not self._has_warned_of_promise:
             until = self._limits.until.strip()
-            self._log.warning(
+            log.warning(
                 "promise.ignored",
                 f"the answer has {until}, but not on a line of its own, or only where it repeats the prompt:"
                 " that does not end the loop",

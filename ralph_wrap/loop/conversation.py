@@ -14,7 +14,9 @@ from pathlib import Path
 from ralph_wrap.agents.output import AgentSessionId, OutputReader
 from ralph_wrap.config import AgentSettings
 from ralph_wrap.loop.policy import Iteration
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
+
+log = get_logger()
 
 _NAME = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"
@@ -26,17 +28,15 @@ class AgentConversation:
 
     Arguments:
         agent: the option ``keep_conversation``, and the agent's options to continue a session.
-        log: gets one warning if the agent cannot continue sessions.
 
     Attributes:
         session: its name; empty while there is none.
 
     """
 
-    def __init__(self, agent: AgentSettings, log: Log) -> None:
+    def __init__(self, agent: AgentSettings) -> None:
         self._command = agent.command
         self._words = agent.invocation.resume
-        self._log = log
         self._is_wanted = agent.keep_conversation
         self.session = agent.conversation if self._words else ""
         if agent.keep_conversation and not self._words:
@@ -68,7 +68,7 @@ class AgentConversation:
         taken_up = self.session
         if taken_up and iteration.failed and iteration.cut is None and not iteration.passing:
             self.session = ""
-            self._log.warning(
+            log.warning(
                 "conversation.failed",
                 f"the agent failed with its own session {taken_up}: the next iteration begins a new one",
             )
@@ -81,7 +81,7 @@ class AgentConversation:
 
     def _give_up(self, reason: str) -> None:
         self._is_wanted = False
-        self._log.warning(
+        log.warning(
             "conversation.ignored",
             f"no effect: keep_conversation; {reason}",
             "each iteration begins a new one",

@@ -31,10 +31,12 @@ from ralph_wrap.loop.supervise import ASKED, AgentSupervisor
 from ralph_wrap.loop.terminal import find_terminal
 from ralph_wrap.loop.usage_limit import AgentAccount
 from ralph_wrap.loop.usage_limit_wait import UsageLimitWait
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.output_relay import OutputRelay
 from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import command
+
+log = get_logger()
 
 _LOOK_FOR_ROOM = 2.0  # seconds between two looks at a full disk
 
@@ -62,7 +64,6 @@ class Driver:
         relay: OutputRelay,
         listener: OutputListener,
         signals: SignalHandlers,
-        log: Log,
         *,
         promise_grace: float = PROMISE_GRACE,
     ) -> None:
@@ -71,14 +72,13 @@ class Driver:
         self._relay = relay
         self._cancel = signals.cancel
         self._requests = context.requests
-        self._log = log
         self._deadline = time.monotonic() + settings.max_time if settings.max_time else None
         self._started = 0
         terminal = find_terminal(settings)
-        shown = relay.share(log.last_line) and terminal.descriptor is None
-        self._progress = Progress(settings, context, listener, log, shown=shown)
+        shown = relay.share(current().last_line) and terminal.descriptor is None
+        self._progress = Progress(settings, context, listener, shown=shown)
         self._supervisor = AgentSupervisor(
-            context, settings.grace, relay, signals, self._requests, self._progress, log
+            context, settings.grace, relay, signals, self._requests, self._progress
         )
         self._runner = IterationRunner(
             settings,
@@ -88,16 +88,15 @@ class Driver:
             listener,
             self._supervisor,
             terminal,
-            log,
             deadline=self._deadline,
             promise_grace=promise_grace,
         )
-        self._commands = CommandRunner(context, relay, self._supervisor, self._deadline, log)
+        self._commands = CommandRunner(context, relay, self._supervisor, self._deadline)
         environ = self._runner.environ
-        self.gate = Gate(settings, self._commands, context, relay, environ, log) if settings.verify else None
+        self.gate = Gate(settings, self._commands, context, relay, environ) if settings.verify else None
         # .ralph/run/sessions/<session> belongs to the session, .ralph/run to the project
         account = AgentAccount(context.directory.parents[1] / "limits", settings.agent, environ)
-        self._usage_limit_wait = UsageLimitWait(account, self._supervisor, self._progress, log)
+        self._usage_limit_wait = UsageLimitWait(account, self._supervisor, self._progress)
 
     def run(self) -> LoopResult:
         """Run the setup command, then the loop to its end.
@@ -111,7 +110,7 @@ class Driver:
             status, pristine = 0, self._context.pristine
             if self._settings.setup and not self._ended_early(0):
                 try:
-                    if set_up(self._settings, self._context, self._commands, self._log):
+                    if set_up(self._settings, self._context, self._commands):
                         status = CUT_SHORT
                 finally:
                     self._context.look_outside("during setup")
@@ -166,7 +165,7 @@ class Driver:
 
         """
         self._context.begin(number)
-        self._log.event("iteration.started", iteration=number)
+        log.event("iteration.started", iteration=number)
         self._progress.begin(number)
         gate = self.gate
         iteration = self._runner.run(number, gate.part if gate else b"")
@@ -233,7 +232,7 @@ class Driver:
             self._usage_limit_wait.wait(until, self._deadline)
             self._context.look_outside(f"before iteration {number}")
             if self._deadline and time.monotonic() >= self._deadline:
-                self._log.warning("limit.reached", "max-time reached while the usage limit holds")
+                log.warning("limit.reached", "max-time reached while the usage limit holds")
                 return LoopResult("usage-limit", status or (0 if state.iterations else FAILED), self._started)
         return None
 
@@ -244,7 +243,7 @@ class Driver:
         """
         if (full := self._context.without_room()) is None:
             return None
-        self._log.warning(
+        log.warning(
             "loop.paused",
             f"the disk of {full} is full, and the last iterations could not be kept: the loop waits for room",
             f"to see what is full: {command('df', '-h', full)}",
@@ -259,7 +258,7 @@ class Driver:
                 self._supervisor.pause(min(wakes, self._deadline or wakes))
         finally:
             self._progress.say("")
-        self._log.event("loop.went_on", "there is room on the disk again: the loop goes on")
+        log.event("loop.went_on", "there is room on the disk again: the loop goes on")
         self._context.hand_over(self._started, "", True)
         return None
 
@@ -285,7 +284,7 @@ class Driver:
             message = f"iteration {number} failed with status {iteration.status}"
             if isinstance(decision, NextIteration):
                 message += f", next in {decision.pause:g}s"
-        self._log.event(
+        log.event(
             "iteration.ended",
             message,
             iteration=number,

@@ -15,9 +15,11 @@ from ralph_wrap.errors import AgentError
 from ralph_wrap.loop.iteration_context import IterationContext
 from ralph_wrap.loop.policy import CutReason, Iteration
 from ralph_wrap.loop.project_command import CommandEnd, CommandRunner, ProjectCommand
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.output_relay import OutputRelay
 from ralph_wrap.system.text import readable
+
+log = get_logger()
 
 _LINES = 200  # of the output, at most
 _SIZE = 16 << 10  # bytes of the output, at most
@@ -91,7 +93,6 @@ class Gate:
         context: IterationContext,
         relay: OutputRelay,
         environ: Mapping[str, str],
-        log: Log,
     ) -> None:
         self._command = ProjectCommand(
             "verify", settings.verify, settings.verify_timeout, CutReason.VERIFY_TIMEOUT
@@ -101,7 +102,6 @@ class Gate:
         self._context = context
         self._relay = relay
         self._environ = environ
-        self._log = log
         self._runs = 0
         self.part = b""
         self.last: GateResult | None = None
@@ -169,12 +169,10 @@ class Gate:
 
     def _tell(self, last: GateResult, *, promised: bool) -> None:
         if last.passed:
-            self._log.event(
-                "verify.passed", f"verify passed: {self._command.shown}", iteration=last.iteration
-            )
+            log.event("verify.passed", f"verify passed: {self._command.shown}", iteration=last.iteration)
         elif last.word == "failed":
             counts = ": the promise does not count" if promised else ""
-            self._log.warning(
+            log.warning(
                 "verify.failed",
                 f"verify {last.outcome}{counts}: {self._command.shown}",
                 self._runner.output,

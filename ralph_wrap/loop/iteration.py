@@ -16,8 +16,10 @@ from ralph_wrap.loop.start_error import unstarted
 from ralph_wrap.loop.supervise import AgentSupervisor, Termination
 from ralph_wrap.loop.terminal import Terminal
 from ralph_wrap.system import process
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.output_relay import OutputRelay
+
+log = get_logger()
 
 _KILLED = 128  # a higher exit status is a signal's
 
@@ -50,7 +52,6 @@ class IterationRunner:
         listener: OutputListener,
         supervisor: AgentSupervisor,
         terminal: Terminal,
-        log: Log,
         *,
         deadline: float | None,
         promise_grace: float,
@@ -63,11 +64,10 @@ class IterationRunner:
         self._listener = listener
         self._supervisor = supervisor
         self._terminal = terminal
-        self._log = log
         self._deadline = deadline
         self._promise_grace = promise_grace
-        self._reports = AgentReports(limits, log)
-        self._conversation = AgentConversation(agent, log)
+        self._reports = AgentReports(limits)
+        self._conversation = AgentConversation(agent)
         self._message = agent.message
 
     def run(self, number: int, part: bytes = b"") -> Iteration:
@@ -84,7 +84,7 @@ class IterationRunner:
         try:
             stdin, command = self._prepare(number, part)
         except OSError as error:
-            self._log.warning(
+            log.warning(
                 "prompt.failed",
                 f"{self._failed_prompt()}: {error.strerror}",
                 "the iteration counts as failed",
@@ -98,7 +98,7 @@ class IterationRunner:
                 if stdin is not None:
                     os.close(stdin)
             self._context.spawned()
-            self._log.event(
+            log.event(
                 "agent.started",
                 pid=group.pid,
                 command=list(self._agent.command),
@@ -109,7 +109,7 @@ class IterationRunner:
         if iteration.cut is not None or iteration.status > _KILLED:
             self._terminal.restore_screen()
         self._supervisor.clear_up(ending)
-        self._log.event("agent.exited", pid=group.pid, status=iteration.status)
+        log.event("agent.exited", pid=group.pid, status=iteration.status)
         heard = self._listener.finish()
         self._relay.show(heard.shown)
         reported = self._reports.corrected(iteration, heard)

@@ -16,7 +16,7 @@ from ralph_wrap.errors import GitError
 from ralph_wrap.git import Git, count_commits, git_environment, resolve_commit
 from ralph_wrap.loop.iteration_context import IterationContext
 from ralph_wrap.loop.listener import OutputListener
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import current
 from ralph_wrap.system.text import span
 
 _MINUTE, _HOUR = 60, 60 * 60
@@ -29,7 +29,6 @@ class Progress:
         limits: the maximum number of iterations.
         context: names the directory in which commits are counted.
         listener: knows the tokens of the agent.
-        log: prints the rule, and draws the line.
         shown: the terminal can show the line.
         clock: returns seconds.
 
@@ -40,16 +39,14 @@ class Progress:
         limits: LoopLimits,
         context: IterationContext,
         listener: OutputListener,
-        log: Log,
         *,
         shown: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._is_shown = shown and log.shows_progress
+        self._is_shown = shown and current().shows_progress
         self._most = limits.max_iterations
         self._git = Git(context.cwd, git_environment(context.environ))
         self._listener = listener
-        self._log = log
         self._clock = clock
         self._begun = clock()
         self._base: str | None = None
@@ -69,7 +66,7 @@ class Progress:
         if self._is_shown:
             self._count()
         if is_next:
-            self._log.rule(" · ".join(self._facts()))
+            current().rule(" · ".join(self._facts()))
         if self._is_shown:
             self.show()
 
@@ -81,7 +78,7 @@ class Progress:
             end: as the clock counts.
 
         """
-        if not self._log.shows_progress:
+        if not current().shows_progress:
             return end  # the only step
         now = self._clock()
         self.say(f"ralph-wrap: {what} in {span(max(0, math.ceil(end - now)))}")
@@ -107,11 +104,11 @@ class Progress:
     def show(self) -> None:
         """Redraw the line if its text has changed."""
         if self._words or self._is_shown:
-            self._log.progress(self._words or self._text())
+            current().progress(self._words or self._text())
 
     def hide(self) -> None:
         """Hide the line until the next call of show."""
-        self._log.progress("")
+        current().progress("")
 
     def __enter__(self) -> Self:
         return self

@@ -14,9 +14,11 @@ from typing import NamedTuple
 from ralph_wrap.loop.iteration_context import IterationContext
 from ralph_wrap.loop.policy import CutReason
 from ralph_wrap.loop.supervise import AgentSupervisor, Termination
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.output_relay import OutputRelay
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec, StandardStreams
+
+log = get_logger()
 
 _SHOWN = 60  # maximum number of characters of the command in messages
 
@@ -69,13 +71,11 @@ class CommandRunner:
         relay: OutputRelay,
         supervisor: AgentSupervisor,
         deadline: float | None,
-        log: Log,
     ) -> None:
         self._context = context
         self._relay = relay
         self._supervisor = supervisor
         self._deadline = deadline
-        self._log = log
 
     @property
     def output(self) -> str:
@@ -101,7 +101,7 @@ class CommandRunner:
         ending = Termination()
         group = self._spawn(command, environ, iteration)
         name = command.name
-        self._log.event(
+        log.event(
             f"{name}.started",
             f"{name}: {command.shown}",
             pid=group.pid,
@@ -110,7 +110,7 @@ class CommandRunner:
         ended = self._supervisor.supervise(group, ending, lambda: limits, name=name)
         self._supervisor.clear_up(ending)
         seconds = round(time.monotonic() - begun, 3)
-        self._log.event(
+        log.event(
             f"{name}.ended",
             pid=group.pid,
             status=ended.status,

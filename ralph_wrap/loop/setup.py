@@ -10,10 +10,12 @@ from ralph_wrap.errors import SetupError
 from ralph_wrap.loop.iteration_context import IterationContext
 from ralph_wrap.loop.policy import CutReason
 from ralph_wrap.loop.project_command import CommandRunner, ProjectCommand
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
+
+log = get_logger()
 
 
-def set_up(settings: SetupSettings, context: IterationContext, runner: CommandRunner, log: Log) -> bool:
+def set_up(settings: SetupSettings, context: IterationContext, runner: CommandRunner) -> bool:
     """Run the setup command to its end, but never in the project itself: the user prepares the project.
 
     Arguments:

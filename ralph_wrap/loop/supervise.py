@@ -16,11 +16,13 @@ from ralph_wrap.loop.policy import CUT_SHORT, CutReason, Iteration
 from ralph_wrap.loop.progress import Progress
 from ralph_wrap.loop.terminal import Terminal
 from ralph_wrap.state.stop_request import StopMode, StopRequests
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.output_relay import OutputRelay
 from ralph_wrap.system.process import ProcessGroup
 from ralph_wrap.system.process_tree import GroupTermination
 from ralph_wrap.system.signals import SignalHandlers, suspend
+
+log = get_logger()
 
 ASKED = {CutReason.SIGNAL, CutReason.STOP}
 """A user or a signal asked for the end; the command's own exit status and promise do not matter."""
@@ -49,7 +51,6 @@ class AgentSupervisor:
         signals: SignalHandlers,
         requests: StopRequests,
         progress: Progress,
-        log: Log,
     ) -> None:
         self._context = context
         self._grace = grace
@@ -58,7 +59,6 @@ class AgentSupervisor:
         self._cancel = signals.cancel
         self._requests = requests
         self._progress = progress
-        self._log = log
 
     def supervise(
         self,
@@ -91,7 +91,7 @@ class AgentSupervisor:
                 obeyed = mode
                 self._obey(mode, group, ending)
             elif ending.cut is None and (reached := _reached(due)):
-                self._log.warning("limit.reached", f"{_reason(reached)}: {name} is asked to end")
+                log.warning("limit.reached", f"{_reason(reached)}: {name} is asked to end")
                 self._send(group, signal.SIGTERM)
                 ending.ask(reached, self._grace)
             if ending.escalate(group):
@@ -162,7 +162,7 @@ class AgentSupervisor:
         number = self._cancel.first or signal.SIGTERM
         effect = "is asked to end" if self._cancel.count == 1 else "gets no more time"
         again = "" if self._cancel.count == 1 else " again"
-        self._log.event(
+        log.event(
             "signal.received",
             f"{signal.Signals(number).name}{again}: {name} {effect}, then its work is saved",
             signal=number,

@@ -10,7 +10,9 @@ from ralph_wrap.loop.policy import UsageLimitRefusal
 from ralph_wrap.loop.progress import Progress
 from ralph_wrap.loop.supervise import AgentSupervisor
 from ralph_wrap.loop.usage_limit import AgentAccount
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
+
+log = get_logger()
 
 _SPREAD = 5.0  # maximum delay in seconds, so that sessions continue one after the other after a limit
 
@@ -25,13 +27,10 @@ class UsageLimitWait:
 
     """
 
-    def __init__(
-        self, account: AgentAccount, supervisor: AgentSupervisor, progress: Progress, log: Log
-    ) -> None:
+    def __init__(self, account: AgentAccount, supervisor: AgentSupervisor, progress: Progress) -> None:
         self._account = account
         self._supervisor = supervisor
         self._progress = progress
-        self._log = log
 
     @property
     def until(self) -> float:
@@ -53,9 +52,9 @@ class UsageLimitWait:
                 is_stated = refusal.seconds is not None and refusal.seconds > 0
                 self._account.refuse(now + seconds, now, is_stated=is_stated)
         except OSError as error:
-            self._log.event("limit.not_shared", reason=str(error))
+            log.event("limit.not_shared", reason=str(error))
         at = "" if refusal.until is None else f" until {clock(refusal.until)}"
-        self._log.warning(
+        log.warning(
             "agent.limited", f"the agent's usage limit is reached{at}: {refusal.message}", until=refusal.until
         )
 
@@ -66,7 +65,7 @@ class UsageLimitWait:
             until: in seconds since the epoch.
 
         """
-        self._log.event(
+        log.event(
             "limit.waiting",
             f"the account's usage limit is reached: iteration {number} waits until {clock(until)}",
             **self._account.hint,

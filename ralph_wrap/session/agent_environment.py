@@ -10,7 +10,10 @@ from ralph_wrap.session.workspace import Workspace
 from ralph_wrap.state.ports import port_for
 from ralph_wrap.state.project import registries
 from ralph_wrap.state.record import SessionRecord
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.worktree.layout import environment_config
+
+log = get_logger()
 
 # Without its .git file, git would find the project's own checkout above the worktree, and commit there.
 _CEILING = "GIT_CEILING_DIRECTORIES"
@@ -43,7 +46,7 @@ def agent_environment(context: SessionContext, workspace: Workspace, port: int) 
     if context.settings.hooks or repository is None:
         return environ
     if repository.git_version < _HOOKS_OFF_SINCE:
-        context.log.warning(
+        log.warning(
             "hooks.not_disabled",
             "git before 2.31 cannot switch hooks off for one process: they run in the agent's commits",
             "install git 2.31 or newer, or --hooks on",

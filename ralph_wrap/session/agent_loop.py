@@ -18,6 +18,7 @@ from ralph_wrap.session.workspace import Workspace
 from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.stop_request import SessionHurry, StopRequests
 from ralph_wrap.system.files import FileLock
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.output_relay import OutputRelay
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec
 from ralph_wrap.system.process_tree import ProcessTree
@@ -25,6 +26,8 @@ from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
+
+log = get_logger()
 
 
 class AgentLoop:
@@ -61,7 +64,6 @@ class AgentLoop:
         self._signals = signals
         self._state = state
         self._files = own_files
-        self._log = context.log
 
     def run(self, stack: contextlib.ExitStack) -> LoopResult:
         """Run the loop to its end.
@@ -74,7 +76,7 @@ class AgentLoop:
             SetupError: the setup command failed.
 
         """
-        settings, log = self._context.settings, self._log
+        settings = self._context.settings
         listener = self._state.listener = OutputListener(settings, settings.until, settings.blocked)
         lock = self._claim.lock_for_agents(_git_directory(self._workspace))
         stack.callback(lock.release, unlink=True)
@@ -85,18 +87,16 @@ class AgentLoop:
         self._files.steps.append(relay.write_log_again)
         stack.callback(
             run_step,
-            log,
             "end the agent's processes",
             lambda: self._end_processes(settings.grace, signalled=False),
         )
         requests = StopRequests(
             self._claim.directory,
-            log,
             restore=self._files.restore,
             signalled=lambda: self._signals.last_iteration,
         )
         context = self._iteration_context(requests, lock, start)
-        driver = Driver(settings, context, relay, listener, self._signals, log)
+        driver = Driver(settings, context, relay, listener, self._signals)
         self._state.gate = driver.gate
         self._state.result = driver.run()
         return self._state.result
@@ -149,7 +149,7 @@ class AgentLoop:
 
     def _begin(self, number: int) -> None:
         self._files.restore()
-        try_update(self._claim, self._log, iteration=number, agents_unseen=False)
+        try_update(self._claim, iteration=number, agents_unseen=False)
 
     def _note_agent(self) -> None:
         self._state.agent_started = True
@@ -158,23 +158,23 @@ class AgentLoop:
         hurry = SessionHurry(self._signals.cancel, self._claim.directory)
         ended = self._process_tree.end(grace, hurry, signalled=signalled)
         if ended.signalled:
-            self._log.event("processes.ended", count=ended.signalled)
+            log.event("processes.ended", count=ended.signalled)
         self._state.survivors = ended.survivors
         if ended.survivors:
             pids = ", ".join(map(str, ended.survivors))
-            self._log.warning("processes.survived", f"processes that cannot be ended: {pids}")
+            log.warning("processes.survived", f"processes that cannot be ended: {pids}")
 
     def _log_trouble(self, stream: str) -> None:
         if stream == "log":
-            self._log.warning(
+            log.warning(
                 "output_log.failed",
                 "output.log cannot be written now, and lacks this part of the output",
                 f"to see whether the disk is full: {command('df', '-h', self._claim.directory)}",
             )
         elif stream == "log again":
-            self._log.event("output_log.written_again")
+            log.event("output_log.written_again")
         else:
-            self._log.event("reader.left", stream=stream)
+            log.event("reader.left", stream=stream)
 
 
 def _git_directory(workspace: Workspace) -> Path | None:

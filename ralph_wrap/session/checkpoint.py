@@ -18,11 +18,14 @@ from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.disk import first_full
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.process_tree import ProcessTree
 from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.checkpoint import Snapshot, commit_all, has_no_other_work, snapshot
+
+log = get_logger()
 
 _ATTEMPTS = 3  # to take a snapshot between two commits of an agent
 _MOST_UNKEPT = 3  # iterations in a row that a full disk does not take, before the loop waits for room
@@ -74,16 +77,15 @@ class Checkpoint:
         self._state = ""  # the fingerprint of the worktree at the last beat
         self._record = context.record
         self._commits = context.settings.commit_each
-        self._log = context.log
         if self._commits and tree is not None and tree.clone:
             self._commits = False  # nothing of ours writes into the repository of an agent
-            self._log.warning(
+            log.warning(
                 "handover.ignored", "no effect: commit_each; in a clone each iteration leaves a snapshot"
             )
         self._push = None
         self._clone = context.clone_end
         if tree is None and (wanted := [key for key in _KEYS if getattr(context.settings, key)]):
-            self._log.warning(
+            log.warning(
                 "handover.ignored", f"no effect: {', '.join(wanted)}; there is no worktree of our own"
             )
         if tree is not None and context.settings.push is not None:
@@ -94,7 +96,6 @@ class Checkpoint:
                 tree.base,
                 is_own=tree.branch_created,
                 spare=process_tree.spare,
-                log=context.log,
             )
 
     def after(self, number: int, state: str, ended: bool) -> str:
@@ -159,7 +160,7 @@ class Checkpoint:
         try:
             push.start()
         except (GitError, OSError) as error:
-            self._log.warning("push.failed", f"the branch was not pushed: {error}")
+            log.warning("push.failed", f"the branch was not pushed: {error}")
 
     def _snapshot_while_running(self, tree: LinkedWorktree, number: int) -> None:
         if self._clone is None:
@@ -172,7 +173,7 @@ class Checkpoint:
         try:
             refresh(tree, self._git)
         except (GitError, OSError) as error:
-            self._log.warning("snapshot.failed", f"no snapshot of iteration {number}: {error}")
+            log.warning("snapshot.failed", f"no snapshot of iteration {number}: {error}")
             self._count_unkept()
             return False
         return True
@@ -184,7 +185,7 @@ class Checkpoint:
         try:
             clone.go_on(take_in=self._push is not None or self._mirror is not None)
         except (RalphError, OSError) as error:
-            self._log.warning("bundle.failed", f"no bundle of iteration {number}: {error}")
+            log.warning("bundle.failed", f"no bundle of iteration {number}: {error}")
 
     def look_into_submodules(self) -> None:
         """Look for work in submodules that the remote lacks, before the worktree goes."""
@@ -204,7 +205,7 @@ class Checkpoint:
             state = self._fingerprint(tree, self._git)
         if fingerprints.is_pristine(state) and self._has_no_other_work(tree, state):
             self._work, self._lacking, self._unkept = "", "", 0
-            self._log.event("iteration.kept", iteration=number, head=state, snapshot=None)
+            log.event("iteration.kept", iteration=number, head=state, snapshot=None)
         else:
             self._snapshot(tree, number)
         return "" if state == before else state
@@ -217,7 +218,7 @@ class Checkpoint:
         try:
             return commit_all(tree, self._git, message)
         except (GitError, OSError) as error:
-            self._log.warning("iteration.not_committed", f"iteration {number} is not committed: {error}")
+            log.warning("iteration.not_committed", f"iteration {number} is not committed: {error}")
         return False
 
     def _has_no_other_work(self, tree: LinkedWorktree, head: str) -> bool:
@@ -233,18 +234,18 @@ class Checkpoint:
         except (GitError, OSError) as error:
             text = f"no snapshot of the uncommitted work of iteration {number}: {error}"
             if str(error) == self._failure:
-                self._log.event("snapshot.failed", iteration=number, reason=str(error))
+                log.event("snapshot.failed", iteration=number, reason=str(error))
             else:
-                self._log.warning("snapshot.failed", text)
+                log.warning("snapshot.failed", text)
             self._lacking, self._failure = f"no snapshot of iteration {number}: {error}", str(error)
             self._count_unkept()
             return
         self._failure, self._unkept = "", 0
-        drop_lost(tree, self._git, record.id, kept.head, self._log)
+        drop_lost(tree, self._git, record.id, kept.head)
         self._work, self._lacking = kept.ref or "", "; ".join(kept.problems)
-        self._log.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)
+        log.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)
         if problems := [*kept.problems, *kept.in_submodules]:
-            self._log.event("snapshot.incomplete", iteration=number, problems=problems)
+            log.event("snapshot.incomplete", iteration=number, problems=problems)
 
     def _snapshot_if_changed(self, tree: LinkedWorktree, number: int) -> None:
         """Keep the uncommitted work in the middle of an iteration; the agent may write meanwhile.
@@ -260,7 +261,7 @@ class Checkpoint:
             if self._mirror is not None:
                 self._mirror.submodules.look(tree, git)
         except (GitError, OSError) as error:  # the next beat tries again
-            self._log.event("snapshot.failed", iteration=number, reason=str(error))
+            log.event("snapshot.failed", iteration=number, reason=str(error))
             self._lacking = f"no snapshot of iteration {number}: {error}"
             return
         self._state, self._work, self._lacking = state, kept.ref or "", "; ".join(kept.problems)

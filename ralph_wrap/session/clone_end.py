@@ -29,7 +29,7 @@ from ralph_wrap.state.project import CLONES, RUN, Project, is_writable, reposito
 from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.worktree.create.clone import NEW_SUFFIX, rebuild_replica
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, is_clone_of, session_lock
@@ -37,6 +37,8 @@ from ralph_wrap.worktree.remove import leaving_places
 from ralph_wrap.worktree.save.commits import make_snapshots, unreachable
 from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.trash import discard_clone
+
+log = get_logger()
 
 _REBUILT = ".rebuilt"
 """The suffix of a replica that a sweep has made."""
@@ -49,7 +51,6 @@ class CloneEnd(NamedTuple):
         project: the project, with git in its repository.
         home: the registry of the session.
         record: of the session.
-        log: where each step is logged.
         replica: the replica of the clone.
         branch: short name of the branch that comes out of it.
 
@@ -58,7 +59,6 @@ class CloneEnd(NamedTuple):
     project: Project
     home: Registry
     record: SessionRecord
-    log: Log
     replica: Path
     branch: str
 
@@ -97,7 +97,7 @@ class CloneEnd(NamedTuple):
         self.home.bundles.mkdir(exist_ok=True)
         with scratch_in(self.replica) as scratch:
             write_bundle(git, self.bundle, base, refs, scratch)
-        self.log.event("work.bundled", path=os.fspath(self.bundle), refs=sorted(refs))
+        log.event("work.bundled", path=os.fspath(self.bundle), refs=sorted(refs))
         return True
 
     def go_on(self, *, take_in: bool) -> None:
@@ -150,10 +150,10 @@ class CloneEnd(NamedTuple):
         except (RalphError, OSError) as error:
             self._verify()
             hint = error.hint if isinstance(error, RalphError) else ""
-            self.log.warning("work.not_taken_in", f"the work is in a bundle: {error}", hint or "")
+            log.warning("work.not_taken_in", f"the work is in a bundle: {error}", hint or "")
             return
         if taken is not None and taken.problem is not None:
-            self.log.warning("work.beside", taken.problem.message, taken.problem.hint or "")
+            log.warning("work.beside", taken.problem.message, taken.problem.hint or "")
         self.bundle.unlink()
 
     def _verify(self) -> None:
@@ -219,7 +219,7 @@ class DeadClone(NamedTuple):
     old: Path
 
     @classmethod
-    def of(cls, project: Project, home: Registry, record: SessionRecord, log: Log) -> DeadClone | None:
+    def of(cls, project: Project, home: Registry, record: SessionRecord) -> DeadClone | None:
         """Return the clone of a session, ``None`` if the session had a worktree."""
         old = home.replicas / record.session
         name = f"{record.session}{_REBUILT}"
@@ -230,7 +230,7 @@ class DeadClone(NamedTuple):
         safe = _safe_home(project, home)
         new = safe.replicas / name
         named = record.branch if record.branch and may_name_branches(project, home) else f"ralph/{record.id}"
-        end = CloneEnd(project, safe, record, log, new, named)
+        end = CloneEnd(project, safe, record, new, named)
         return cls(end, home, project.root / CLONES / record.worktree_name, old)
 
     @property

@@ -14,7 +14,6 @@ from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
 from ralph_wrap.state.project import CLONES, WORKTREES, Project, with_replica
 from ralph_wrap.state.registry import Registry, SessionRecord
 from ralph_wrap.system.cancel import CancelToken
-from ralph_wrap.system.log import Log
 from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout
 
 
@@ -39,7 +38,6 @@ class SessionContext(NamedTuple):
     project: Project
     base: str | None
     record: SessionRecord
-    log: Log
     cancel: CancelToken
     layout: WorktreeLayout = EVERYTHING
     hidden: bool = False
@@ -63,14 +61,14 @@ class SessionContext(NamedTuple):
     def end(self) -> WorktreeEnd:
         """How the session's worktree ends."""
         policy = WorktreePolicy.of_settings(self.settings)
-        return WorktreeEnd(self.keeping, self.record, self.log, policy, self.pool.reuse)
+        return WorktreeEnd(self.keeping, self.record, policy, self.pool.reuse)
 
     @property
     def clone_end(self) -> CloneEnd | None:
         """How the work of the session's clone comes out; ``None`` if it has none."""
         if self.replica is None or self.home is None:
             return None
-        return CloneEnd(self.project, self.home, self.record, self.log, self.replica, self.branch)
+        return CloneEnd(self.project, self.home, self.record, self.replica, self.branch)
 
     @property
     def pool(self) -> SessionPool:

@@ -22,12 +22,14 @@ from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.project import Project
 from ralph_wrap.state.report import SessionReport, ending, how_it_ended, summary
 from ralph_wrap.system.cancel import CancelToken
-from ralph_wrap.system.log import Commands, Log, lines_of, traceback_of
+from ralph_wrap.system.log import Commands, current, get_logger, lines_of, traceback_of
 from ralph_wrap.system.output_relay import OutputRelay
 from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, read_mark
 from ralph_wrap.worktree.remove import WorktreeOutcome
+
+log = get_logger()
 
 _READER_PATIENCE = 60.0  # seconds to wait at the end for the reader of our stdout
 
@@ -83,7 +85,6 @@ class SessionEnd:
         claim: the session's record, and its lock.
         state: what has happened.
         cancel: the signals so far.
-        log: logs each step.
 
     """
 
@@ -94,14 +95,12 @@ class SessionEnd:
         claim: SessionClaim,
         state: SessionState,
         cancel: CancelToken,
-        log: Log,
     ) -> None:
         self._settings = settings
         self._project = project
         self._claim = claim
         self._state = state
         self._cancel = cancel
-        self._log = log
 
     def start_last_look(self, monitor: LeakMonitor) -> None:
         """Start to look for changes outside by the last iteration; git works while the worktree is saved."""
@@ -116,7 +115,7 @@ class SessionEnd:
 
     def leave(self, context: SessionContext, tree: LinkedWorktree) -> None:
         """Save and remove the worktree."""
-        try_update(self._claim, self._log, state="ending")
+        try_update(self._claim, state="ending")
         # If no agent ran, the worktree has no work to keep for later.
         end = context.end
         policy = end.policy._replace(background=end.policy.background and self._state.agent_started)
@@ -155,9 +154,9 @@ class SessionEnd:
         """
         failure = self._state.failure
         if isinstance(failure, RalphError):
-            self._log.event("session.failed", reason=failure.message, hint=failure.hint)
+            log.event("session.failed", reason=failure.message, hint=failure.hint)
         elif failure is not None:
-            self._log.event("session.failed", traceback=traceback_of(failure))
+            log.event("session.failed", traceback=traceback_of(failure))
         report = self._make_report(context)
         if context is not None:
             ahead = exit_report.commits_ahead(context.project, self._settings.main, report)
@@ -228,16 +227,16 @@ class SessionEnd:
         """Wait for the readers of the output, and print the summary of the report."""
         if self._state.relay is not None:
             self._give_readers_time(self._state.relay)
-        self._log.tell_repeated()
+        current().tell_repeated()
         if (report := self._state.report) is not None:
-            text = summary(report, self._claim.directory / "output.log", self._log.location)
-            self._log.block("session.released", ending(report), text, **report.to_dict())
-        self._log.window_title("")
-        self._log.close()
+            text = summary(report, self._claim.directory / "output.log", current().location)
+            log.block("session.released", ending(report), text, **report.to_dict())
+        current().window_title("")
+        current().close()
 
     def _give_readers_time(self, relay: OutputRelay) -> None:
         if lost := relay.flush(_READER_PATIENCE, cancel=self._cancel):
-            self._log.warning("output.given_up", f"{lost} bytes of output were not read: see output.log")
+            log.warning("output.given_up", f"{lost} bytes of output were not read: see output.log")
         relay.close()
 
     def refill(self, context: SessionContext | None) -> None:
@@ -255,7 +254,7 @@ def has_left_worktree(context: SessionContext) -> bool:
     return mark == SessionMark(context.record.session, context.branch) and os.path.lexists(context.path)
 
 
-def try_update(claim: SessionClaim, log: Log, **changes: Any) -> None:
+def try_update(claim: SessionClaim, **changes: Any) -> None:
     """Write to the record of a session; a full disk must not end the loop."""
     try:
         claim.update(**changes)
@@ -263,7 +262,7 @@ def try_update(claim: SessionClaim, log: Log, **changes: Any) -> None:
         log.event("record.not_written", reason=str(error))
 
 
-def run_step(log: Log, name: str, step: Callable[[], object]) -> None:
+def run_step(name: str, step: Callable[[], object]) -> None:
     """Run one step of the end; if it fails, the log names it, and the next steps run all the same."""
     try:
         step()

@@ -10,19 +10,20 @@ from ralph_wrap.state.registry import Registry, SessionRecord
 from ralph_wrap.system import files
 from ralph_wrap.system.files import lock_holder
 from ralph_wrap.system.liveness import SessionNames
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.remove import WorktreeOutcome
 from ralph_wrap.worktree.way_out import remaining_ways
 
+log = get_logger()
 
-def remove_kept(project: Project, home: Registry, record: SessionRecord, log: Log) -> WorktreeOutcome | None:
+
+def remove_kept(project: Project, home: Registry, record: SessionRecord) -> WorktreeOutcome | None:
     """Save and remove the worktree of a session that has ended; return ``None`` if it has none any more.
 
     Arguments:
         home: the registry of the session.
         record: of the session.
-        log: of this process.
 
     Raises:
         RefusedError: the worktree cannot be saved in full, or a process runs the session; it stays.
@@ -41,19 +42,18 @@ def remove_kept(project: Project, home: Registry, record: SessionRecord, log: Lo
         raise RalphError(
             f"another process removes the worktree of session {record.session}: {held.sentence}", held.hint
         )
-    log = log.for_other_session()
+    events = directory / "events.jsonl"
     try:
-        log.attach(directory / "events.jsonl", agent_id=record.id, session_id=record.session)
-        recovery = SessionRecovery(project, home, record, log, SharedFacts(project))
-        tree = recovery.worktree()
-        if tree is None:
-            log.event("worktree.missing", f"session {record.session} has no worktree (any more)")
-            return None
-        outcome = recovery.leave(tree, for_good=True)
-        recovery.bring_out(outcome)
-        recovery.write_report(outcome)
+        with current().for_other_session(events, agent_id=record.id, session_id=record.session):
+            recovery = SessionRecovery(project, home, record, SharedFacts(project))
+            tree = recovery.worktree()
+            if tree is None:
+                log.event("worktree.missing", f"session {record.session} has no worktree (any more)")
+                return None
+            outcome = recovery.leave(tree, for_good=True)
+            recovery.bring_out(outcome)
+            recovery.write_report(outcome)
     finally:
-        log.close()
         lock.release()
     if outcome.kept:
         raise RefusedError(

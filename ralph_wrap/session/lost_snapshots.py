@@ -6,14 +6,16 @@ from pathlib import Path
 
 from ralph_wrap.errors import TO_SEE_DAMAGE, GitError
 from ralph_wrap.git import Git
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.commits import drop_lost_snapshots
 
+log = get_logger()
+
 
 def drop_lost(
-    tree: LinkedWorktree, git: Git, agent_id: str, head: str | None, log: Log, *, at_end: Path | None = None
+    tree: LinkedWorktree, git: Git, agent_id: str, head: str | None, *, at_end: Path | None = None
 ) -> None:
     """Delete the refs of snapshots whose commits are gone; call this after the work is saved.
 
@@ -22,7 +24,6 @@ def drop_lost(
         git: git as the session's own.
         agent_id: names the refs.
         head: the commit that HEAD named at the save.
-        log: where each deletion is logged.
         at_end: at the end of the session, the directory of its project: what is damaged is logged, too.
 
     """

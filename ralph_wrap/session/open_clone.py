@@ -32,6 +32,7 @@ from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
 from ralph_wrap.state.project import CLONES, RUN, repository_of
 from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system import files
+from ralph_wrap.system.log import current
 from ralph_wrap.system.text import command, rename_command
 from ralph_wrap.worktree.create import submodules
 from ralph_wrap.worktree.create.clone import create_clone
@@ -87,10 +88,10 @@ def _make(context: SessionContext, base: str) -> LinkedWorktree:
         agent_id=context.record.id,
         owner=WorktreeOwner(session_lock(session), SessionMark(session, context.branch)),
         cancel=context.cancel,
-        progress=context.log.progress,
+        progress=current().progress,
         layout=context.layout,
     )
-    log_created(context, tree)
+    log_created(tree)
     end.keep_base()
     return tree
 
@@ -161,9 +162,7 @@ def _init_submodules(context: SessionContext, tree: LinkedWorktree) -> None:
     own, shared = tree.path / ".git", repository_of(context.project).common_dir
     # No agent has worked in the clone yet, so git may run in it.
     clone = tree._replace(registration=own, common_dir=own, clone=False)
-    submodules.init_submodules(
-        clone, context.project.git, log=context.log, cancel=context.cancel, model=shared
-    )
+    submodules.init_submodules(clone, context.project.git, cancel=context.cancel, model=shared)
     try:
         refresh(tree, context.keeping.git)
         trust_cloned(tree, own)
@@ -189,8 +188,8 @@ def _restore(context: SessionContext, tree: LinkedWorktree) -> str | None:
         return saved
 
     def abandon() -> None:
-        end = WorktreeEnd(context.keeping, context.record, context.log, WorktreePolicy())
+        end = WorktreeEnd(context.keeping, context.record, WorktreePolicy())
         assert context.home is not None
         end.leave(tree, context.home.trash, unstarted=True)
 
-    return put_back(context, tree.path, restore_work, abandon)
+    return put_back(tree.path, restore_work, abandon)

@@ -26,6 +26,7 @@ from ralph_wrap.session.workspace import (
 )
 from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
 from ralph_wrap.state.project import RUN
+from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import restore
 from ralph_wrap.worktree.create import submodules
@@ -36,6 +37,8 @@ from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 from ralph_wrap.worktree.save import sync
 from ralph_wrap.worktree.warm import WarmWorktree
+
+log = get_logger()
 
 
 def open_workspace(context: SessionContext, obstacle: IsolationError | None) -> Workspace:
@@ -64,7 +67,7 @@ def open_workspace(context: SessionContext, obstacle: IsolationError | None) -> 
         if context.settings.isolation is Isolation.REQUIRE:
             raise IsolationError(f"isolation is required: {error.message}", error.hint) from error
         _require_consent(context, error)
-        context.log.warning(
+        log.warning(
             "isolation.fell_back",
             f"no isolation: {error.message}; working in {context.project.checkout} itself",
             error.hint,
@@ -79,7 +82,7 @@ def add_ignore_rule(context: SessionContext) -> None:
         return
     changed = ensure_ignored(*around, context.settings.ignore)
     if changed is not None:
-        context.log.event("ignore_rule.added", f"{RULE} added to {changed}", path=os.fspath(changed))
+        log.event("ignore_rule.added", f"{RULE} added to {changed}", path=os.fspath(changed))
 
 
 def _require_consent(context: SessionContext, reason: RalphError) -> None:
@@ -138,9 +141,9 @@ class WorktreeOpening(NamedTuple):
         except IsolationError as error:
             if warm is None:
                 raise
-            context.log.warning("pool.unused", f"no warm worktree: {error.message}", "ralph-wrap pool --fill")
+            log.warning("pool.unused", f"no warm worktree: {error.message}", "ralph-wrap pool --fill")
             tree = self._create(repository, base, None)
-        log_created(context, tree)
+        log_created(tree)
         inode, born = identity_of(tree.path)
         objects = sync.object_stamps(repository.common_dir)
         return tree._replace(objects=objects, inode=inode, born=born)
@@ -157,7 +160,7 @@ class WorktreeOpening(NamedTuple):
             continued=context.continues_branch,
             owner=WorktreeOwner(session_lock(session), SessionMark(session, context.branch)),
             cancel=context.cancel,
-            progress=context.log.progress,
+            progress=current().progress,
             layout=context.layout,
             warm=warm,
             abandon=self._abandon,
@@ -167,7 +170,6 @@ class WorktreeOpening(NamedTuple):
         """Put the saved work of the earlier session back (see :func:`put_back`)."""
         context = self.context
         saved = put_back(
-            context,
             tree.path,
             lambda: restore.restore(tree, context.project.git, context.record.id),
             lambda: self._abandon(tree),
@@ -180,7 +182,7 @@ class WorktreeOpening(NamedTuple):
         """Warn if the saved work stands on a commit that the branch does not have: so do later commits."""
         head = read_head(tree.git(self.context.project.git))
         if head.branch is None and head.commit is not None:
-            self.context.log.warning(
+            log.warning(
                 "head.detached",
                 f"HEAD is detached at {head.commit[:12]}, a commit that {tree.branch} does not have;"
                 f" new commits will be on ralph/{self.context.record.id}-wip",
@@ -190,12 +192,12 @@ class WorktreeOpening(NamedTuple):
     def _abandon(self, tree: LinkedWorktree) -> None:
         """Save the changes in a worktree that cannot be used, and remove it."""
         context = self.context
-        end = WorktreeEnd(context.project, context.record, context.log, WorktreePolicy())
+        end = WorktreeEnd(context.project, context.record, WorktreePolicy())
         end.leave(tree, context.project.root / RUN / "trash", unstarted=True)
 
     def _complete(self, tree: LinkedWorktree) -> None:
         """Add what a checkout lacks: submodules, and copies of ignored files."""
         context = self.context
         if context.settings.submodules is SubmoduleMode.INIT:
-            submodules.init_submodules(tree, context.project.git, log=context.log, cancel=context.cancel)
+            submodules.init_submodules(tree, context.project.git, cancel=context.cancel)
         copy_ignored_files(context, tree)

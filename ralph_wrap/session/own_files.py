@@ -13,7 +13,9 @@ from collections.abc import Callable
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.project import Project, linked_directory
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import current, get_logger
+
+log = get_logger()
 
 
 class OwnFiles:
@@ -27,10 +29,9 @@ class OwnFiles:
 
     """
 
-    def __init__(self, project: Project, claim: SessionClaim, log: Log) -> None:
+    def __init__(self, project: Project, claim: SessionClaim) -> None:
         self._project = project
         self._claim = claim
-        self._log = log
         self.steps: list[Callable[[], None]] = []
         self._trouble = ""
 
@@ -48,13 +49,13 @@ class OwnFiles:
         except (OSError, RalphError) as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
-                self._log.warning(
+                log.warning(
                     "session.files_missing",
                     f"the files of the session in {self._claim.registry.directory} were deleted,"
                     f" and cannot be written anew: {error}",
                 )
             return False
-        self._log.warning(
+        log.warning(
             "session.files_restored",
             f"the files of the session in {self._claim.registry.directory} were deleted, as by"
             " git clean -fdx; they are back",
@@ -66,6 +67,6 @@ class OwnFiles:
         if link := linked_directory(self._project):
             raise OSError(errno.ELOOP, "a symlink is not followed", os.fspath(link))
         self._claim.write_anew()
-        self._log.write_again(self._claim.directory / "events.jsonl")
+        current().write_again(self._claim.directory / "events.jsonl")
         for step in self.steps:
             step()

@@ -21,6 +21,9 @@ from ralph_wrap.state.project import Project, registries
 from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system import files
 from ralph_wrap.system.files import lock_holder
+from ralph_wrap.system.log import get_logger
+
+log = get_logger()
 
 _LEVELS = 2  # below a directory, for repositories: ~/src/app, ~/src/team/app
 _MOST_DIRECTORIES = 2000
@@ -88,7 +91,7 @@ def enter_plain_root(context: SessionContext, fallback: str | None) -> Workspace
     try:
         lock = files.try_lock(root)
     except OSError as error:
-        context.log.warning(
+        log.warning(
             "plain_root.unlocked",
             f"{root} cannot be locked ({error.strerror}): a second session in it would not be noticed",
         )
@@ -100,7 +103,7 @@ def enter_plain_root(context: SessionContext, fallback: str | None) -> Workspace
             raise PlainRootBusyError(
                 message, "wait for it, or share the directory on purpose with --isolation off"
             )
-        context.log.warning("plain_root.shared", message, "--isolation off was given, so both work in it")
+        log.warning("plain_root.shared", message, "--isolation off was given, so both work in it")
     return Workspace(root, lock=lock, fallback=fallback)
 
 

@@ -25,13 +25,15 @@ from ralph_wrap.state.registry import Registry, SessionRecord
 from ralph_wrap.state.remote_refs import REMOTES
 from ralph_wrap.state.session_start import START
 from ralph_wrap.system import files
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.process import OWN_COMMAND
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.recover import adopt, moved_or_replaced
 from ralph_wrap.worktree.remove import WorktreeOutcome
 from ralph_wrap.worktree.save.unused_branch import drop_branch_at
+
+log = get_logger()
 
 
 class SharedFacts:
@@ -72,14 +74,12 @@ class SessionRecovery:
 
     """
 
-    def __init__(
-        self, project: Project, home: Registry, record: SessionRecord, log: Log, shared: SharedFacts
-    ) -> None:
+    def __init__(self, project: Project, home: Registry, record: SessionRecord, shared: SharedFacts) -> None:
         self._project = project
         self._shared = shared
         self._home = home
         self._record = record
-        self._clone = DeadClone.of(project, home, record, log)
+        self._clone = DeadClone.of(project, home, record)
         self._commits: int | None = None
         own = {**shared.identity, OWN_COMMAND: record.session}
         if self._clone is not None:
@@ -87,7 +87,7 @@ class SessionRecovery:
         git = project.git
         project = project._replace(git=git._replace(env={**git.env, **own}))
         policy = WorktreePolicy.of_record(record)
-        self._end = WorktreeEnd(project, record, log, policy)
+        self._end = WorktreeEnd(project, record, policy)
 
     @property
     def directory(self) -> Path:
@@ -197,7 +197,7 @@ class SessionRecovery:
                 leftover.unlink()
         earlier = report.read(path)
         if isinstance(earlier, report.UnreadableReport):
-            self._end.log.warning(
+            log.warning(
                 "report.unreadable",
                 f"how session {record.session} ended is not known: {earlier.sentence}",
                 f"to go on with it: {command('ralph-wrap', 'resume', record.id)}",

@@ -52,10 +52,12 @@ from ralph_wrap.state.registry import Registry
 from ralph_wrap.state.report import SessionReport, banner
 from ralph_wrap.state.session_start import SessionStart
 from ralph_wrap.system import liveness, privileges, process_tree
-from ralph_wrap.system.log import Log, on_stderr
+from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import location
 from ralph_wrap.worktree.ownership import write_anchor
+
+log = get_logger()
 
 
 class Session:
@@ -72,7 +74,6 @@ class Session:
         settings: the settings of the session.
         environ: the environment; normally ``os.environ``.
         project: the project, if it is known already.
-        log: logs what happens; normally on our stderr.
         signals: signal handlers that were entered. Without them the session handles INT, TERM, HUP and QUIT
             itself, if it is entered in the main thread.
         whole_process: this process serves only the session. It adopts orphans of the agent, and ends all its
@@ -93,7 +94,6 @@ class Session:
         *,
         environ: Mapping[str, str] | None = None,
         project: Project | None = None,
-        log: Log | None = None,
         signals: SignalHandlers | None = None,
         whole_process: bool = False,
         agrees: Callable[[Sequence[str], str], bool] | None = None,
@@ -102,7 +102,7 @@ class Session:
         self._name = settings.agent or shlex.join(settings.command)
         self._environ = dict(os.environ if environ is None else environ)
         self._project = project
-        self._log = log or on_stderr(self._environ)
+        self._log = current(self._environ)
         self._log.location = location(settings.project)
         self._signals = signals or SignalHandlers()
         self._own_signals = signals is None
@@ -117,7 +117,8 @@ class Session:
     def __enter__(self) -> Self:
         atexit.register(self.close)
         try:
-            self._open()
+            with self._log.in_use():
+                self._open()
         except BaseException as error:
             self._state.failure = error
             self.close()
@@ -156,13 +157,15 @@ class Session:
         """
         if self._loop is None:
             raise RuntimeError("enter the session first: it has no workspace before")
-        return self._loop.run(self._stack)
+        with self._log.in_use():
+            return self._loop.run(self._stack)
 
     def close(self) -> None:
         """Release every resource; a second call does nothing."""
         if not self._closed:
             self._closed = True
-            self._stack.close()
+            with self._log.in_use():
+                self._stack.close()
             atexit.unregister(self.close)
 
     def _open(self) -> None:
@@ -174,23 +177,22 @@ class Session:
         claim, obstacle = _register(self._settings, project, preflight, self._name)
         if self._whole_process:
             self._stack.callback(liveness.bear_name(claim.record.id))
-        end = SessionEnd(self._settings, project, claim, self._state, self._signals.cancel, self._log)
+        end = SessionEnd(self._settings, project, claim, self._state, self._signals.cancel)
         self._at_end("refill the pool", lambda: end.refill(self._context))
         self._at_end("print how it ended", end.print_end)
         self._at_end("release the record", lambda: end.release(self._context))
         self._at_end("write the report", lambda: end.write_report(self._context))
-        own_files = OwnFiles(project, claim, self._log)
+        own_files = OwnFiles(project, claim)
         self._at_end("find the session's files", own_files.restore)
         record = claim.record
         self._log.attach(claim.directory / "events.jsonl", agent_id=record.id, session_id=record.session)
-        self._log.event("session.registered", pid=record.pid, project=os.fspath(project.root))
+        log.event("session.registered", pid=record.pid, project=os.fspath(project.root))
         processes = process_tree.ProcessTree(whole_process=self._whole_process, session=record.session)
         context = self._context = SessionContext(
             settings=self._settings,
             project=preflight.for_session(project, record.session),
             base=preflight.base,
             record=record,
-            log=self._log,
             cancel=self._signals.cancel,
             layout=preflight.layout,
             hidden=preflight.hidden,
@@ -213,7 +215,7 @@ class Session:
         """
 
         def say(message: str, hint: str) -> None:
-            self._log.warning("home.temporary", message, hint)
+            log.warning("home.temporary", message, hint)
 
         environ = privileges.ensure_home(self._environ, (project.root, project.checkout), say)
         if project.git.safe is not None:
@@ -261,13 +263,13 @@ class Session:
             process_tree.become_subreaper()
         self._at_end("find the session's files", own_files.restore)
         own_files.steps += [
-            lambda: _write_start(self._settings, context.project, claim, self._log),
+            lambda: _write_start(self._settings, context.project, claim),
             lambda: add_ignore_rule(context),
         ]
         own_files.restore()
-        _write_start(self._settings, context.project, claim, self._log)
+        _write_start(self._settings, context.project, claim)
         _hand_over(context, claim, workspace)
-        _introduce(claim, workspace, self._log)
+        _introduce(claim, workspace)
         self._loop = agent_loop.AgentLoop(
             context, workspace, claim, processes, checkpoint, self._signals, self._state, own_files
         )
@@ -275,13 +277,13 @@ class Session:
     def _begin_guard(self, project: Project, record: SessionRecord) -> SessionGuard:
         """Look at the repository before an agent works; only once."""
         if self._state.guard is None:
-            guard = self._state.guard = SessionGuard(project, record.session, self._log)
+            guard = self._state.guard = SessionGuard(project, record.session)
             guard.begin()
         return self._state.guard
 
     def _at_end(self, name: str, step: Callable[[], object]) -> None:
         """Add a step of the end; it runs before all that were added earlier."""
-        self._stack.callback(run_step, self._log, name, step)
+        self._stack.callback(run_step, name, step)
 
 
 def _register(
@@ -315,7 +317,7 @@ def _how_it_started(settings: Settings, project: Project) -> SessionStart | None
     )
 
 
-def _write_start(settings: Settings, project: Project, claim: SessionClaim, log: Log) -> None:
+def _write_start(settings: Settings, project: Project, claim: SessionClaim) -> None:
     """Write how the session was started; without this file, ``ralph-wrap resume`` asks for the agent."""
     start = _how_it_started(settings, project)
     if start is None:
@@ -339,7 +341,7 @@ def _hand_over(context: SessionContext, claim: SessionClaim, workspace: Workspac
     now, port = recorded(claim.record, workspace), port_of(context)
     if workspace.tree is None:
         names = {} if has_left_worktree(context) else {"branch": None, "base": None, "branch_created": False}
-        try_update(claim, context.log, state="running", workspace=now.workspace, port=port, **names)
+        try_update(claim, state="running", workspace=now.workspace, port=port, **names)
         return
     try:
         claim.update(
@@ -361,7 +363,7 @@ def _hand_over(context: SessionContext, claim: SessionClaim, workspace: Workspac
         ) from error
 
 
-def _introduce(claim: SessionClaim, workspace: Workspace, log: Log) -> None:
+def _introduce(claim: SessionClaim, workspace: Workspace) -> None:
     record = recorded(claim.record, workspace)
     output = os.fspath(claim.directory / "output.log")
     log.block(
@@ -373,4 +375,4 @@ def _introduce(claim: SessionClaim, workspace: Workspace, log: Log) -> None:
         workspace=record.workspace,
         output=output,
     )
-    log.window_title(record.title or record.agent)
+    current().window_title(record.title or record.agent)

@@ -15,11 +15,14 @@ from ralph_wrap.state import report
 from ralph_wrap.state.project import RUN, Project, repository_of
 from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system.files import FileLock
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.text import near
 from ralph_wrap.worktree import restore
 from ralph_wrap.worktree.create import report_copies
 from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 from ralph_wrap.worktree.model import LinkedWorktree
+
+log = get_logger()
 
 
 class Workspace(NamedTuple):
@@ -88,14 +91,13 @@ def monitor_leaks(context: SessionContext) -> LeakMonitor:
         common_dir=repository_of(project).common_dir,
         workspace=context.path,
         branch=context.branch,
-        log=context.log,
         cancel=context.cancel,
     )
 
 
-def log_created(context: SessionContext, tree: LinkedWorktree) -> None:
+def log_created(tree: LinkedWorktree) -> None:
     """Log that the worktree of a session, or its clone, is there."""
-    context.log.event(
+    log.event(
         "workspace.created",
         path=os.fspath(tree.path),
         branch=tree.branch,
@@ -111,18 +113,14 @@ def copy_ignored_files(context: SessionContext, tree: LinkedWorktree) -> None:
         context.keeping.git,
         context.project.checkout,
         context.settings.copy,
-        log=context.log,
         cancel=context.cancel,
     )
 
 
-def put_back(
-    context: SessionContext, path: Path, restore_work: Callable[[], str | None], abandon: Callable[[], object]
-) -> str | None:
+def put_back(path: Path, restore_work: Callable[[], str | None], abandon: Callable[[], object]) -> str | None:
     """Put the saved work of the earlier session back; return the commit that holds it.
 
     Arguments:
-        context: of the session.
         path: its workspace.
         restore_work: puts it back.
         abandon: removes the workspace, after an error.
@@ -144,7 +142,7 @@ def put_back(
             f"the saved work could not be put back: {error}", "is the disk full? The work is still saved"
         ) from error
     if saved:
-        context.log.event("work.restored", f"saved work is back in {near(os.fspath(path))}", commit=saved)
+        log.event("work.restored", f"saved work is back in {near(os.fspath(path))}", commit=saved)
     return saved
 
 
@@ -168,7 +166,7 @@ def restore_submodules(context: SessionContext, tree: LinkedWorktree) -> None:
     earlier = context.settings.resumes
     found = report.read(context.project.root / RUN / "sessions" / earlier / "report.json")
     if isinstance(found, report.UnreadableReport):
-        context.log.warning(
+        log.warning(
             "report.unreadable",
             f"saved work in submodules of session {earlier} is perhaps not in the worktree: {found.sentence}",
             "to look for it: git submodule foreach 'git for-each-ref refs/ralph/snapshots/'",
@@ -186,7 +184,7 @@ def restore_submodules(context: SessionContext, tree: LinkedWorktree) -> None:
         [*repositories],
         repository_of(context.project).common_dir,
     ):
-        context.log.warning(
+        log.warning(
             "submodule.not_restored",
             f"the saved work of submodule {work.path} is not in the worktree",
             f"git -C {shlex.quote(repositories[work])} log -p {' '.join(map(shlex.quote, work.refs))}",

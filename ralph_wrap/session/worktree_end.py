@@ -15,7 +15,7 @@ from ralph_wrap.session.lost_snapshots import drop_lost
 from ralph_wrap.state.project import Project
 from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system.cancel import NEVER, CancelToken
-from ralph_wrap.system.log import Commands, Log
+from ralph_wrap.system.log import Commands, get_logger
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.git_file import GitFileChange, mend_git_file
 from ralph_wrap.worktree.model import LinkedWorktree
@@ -25,6 +25,8 @@ from ralph_wrap.worktree.save.one_tree import last_snapshot
 from ralph_wrap.worktree.save.result import SavedWork, SaveRequest
 from ralph_wrap.worktree.stale_locks import remove_stale_locks
 from ralph_wrap.worktree.way_out import way_out
+
+log = get_logger()
 
 
 class WorktreePolicy(NamedTuple):
@@ -90,7 +92,6 @@ class WorktreeEnd(NamedTuple):
     Attributes:
         project: the project, with git as the session's own.
         record: of the session.
-        log: where the end is logged.
         policy: what the user wants.
         reuse: takes directories of the removed worktree for a later one; see ``worktree.remove.finish``.
         is_rm: ``ralph-wrap rm`` asks for it, so no hint names that command again.
@@ -99,7 +100,6 @@ class WorktreeEnd(NamedTuple):
 
     project: Project
     record: SessionRecord
-    log: Log
     policy: WorktreePolicy
     reuse: Callable[[Path, Collection[str]], None] = _do_not_reuse
     is_rm: bool = False
@@ -114,7 +114,7 @@ class WorktreeEnd(NamedTuple):
         if change is None:
             return True
         if change.mended:
-            self.log.warning(
+            log.warning(
                 "worktree.mended",
                 f"{change.found}: ralph-wrap has written it back",
                 "until now, git found no repository in the worktree, or another one",
@@ -122,7 +122,7 @@ class WorktreeEnd(NamedTuple):
             )
             return True
         gone = not os.path.lexists(tree.path)
-        self.log.warning(
+        log.warning(
             "worktree.gone" if gone else "worktree.replaced",
             f"the worktree {tree.path} was deleted"
             if gone
@@ -188,13 +188,13 @@ class WorktreeEnd(NamedTuple):
         self.log_outcome(os.fspath(tree.path), outcome)
         if outcome.saved and not outcome.saved.damage:
             head = outcome.saved.head.commit if outcome.saved.head else None
-            drop_lost(tree, self.project.git, self.record.id, head, self.log, at_end=self.project.root)
+            drop_lost(tree, self.project.git, self.record.id, head, at_end=self.project.root)
         return outcome
 
     def _clear_locks(self, tree: LinkedWorktree) -> None:
         for path in remove_stale_locks(tree, self.record.id):
             message = f"a git that was killed has left {path}, which is gone now"
-            self.log.event("lock.removed", message, path=os.fspath(path))
+            log.event("lock.removed", message, path=os.fspath(path))
 
     def _finish_deleted(self, tree: LinkedWorktree) -> WorktreeOutcome:
         """Save what git still knows of a worktree that somebody has deleted, and log what is lost."""
@@ -209,7 +209,7 @@ class WorktreeEnd(NamedTuple):
         root = shlex.quote(os.fspath(self.project.main))
         saved = outcome.saved.branch if outcome.saved else None
         shown = last or saved or tree.branch
-        self.log.warning(
+        log.warning(
             "worktree.deleted",
             f"nothing is at {tree.path}: lost with it is {lost}",
             f"to see what is saved: git -C {root} log -p {shlex.quote(shown)}",
@@ -226,12 +226,12 @@ class WorktreeEnd(NamedTuple):
         """Log what became of a worktree."""
         saved = outcome.saved
         if saved and saved.branch:
-            self.log.event("work.saved", branch=saved.branch, paths=list(saved.paths))
+            log.event("work.saved", branch=saved.branch, paths=list(saved.paths))
         if saved and saved.snapshots:
-            self.log.event("commits.kept", refs=list(saved.snapshots))
+            log.event("commits.kept", refs=list(saved.snapshots))
         for submodule in saved.inner if saved else ():
             if submodule.refs:
-                self.log.event(
+                log.event(
                     "submodule.saved",
                     path=submodule.path,
                     repository=os.fspath(submodule.store),
@@ -239,18 +239,18 @@ class WorktreeEnd(NamedTuple):
                 )
         if outcome.later:
             hint = try_again_hint(self.project.root, outcome)
-            self.log.warning("worktree.left", f"worktree left: {path} ({outcome.kept})", hint, path=path)
+            log.warning("worktree.left", f"worktree left: {path} ({outcome.kept})", hint, path=path)
         elif outcome.kept:
             again = f"to save what can be saved, and remove it: ralph-wrap rm {self.record.id}"
             hint = try_again_hint(self.project.root, outcome) or outcome.way_out or again
-            self.log.warning(
+            log.warning(
                 "worktree.kept",
                 f"worktree kept: {path} ({outcome.kept})",
                 "" if self.is_rm else hint,
                 path=path,
             )
         else:
-            self.log.event("worktree.removed", path=path)
+            log.event("worktree.removed", path=path)
 
     def drop_branch(self, tree: LinkedWorktree, outcome: WorktreeOutcome) -> None:
         """Delete a branch without any work, and log it.
@@ -260,4 +260,4 @@ class WorktreeEnd(NamedTuple):
         if list_refs(self.project.git, f"refs/ralph/snapshots/{self.record.id}/"):
             return
         if drop_branch(tree, self.project.git, outcome):
-            self.log.event("branch.deleted", branch=tree.branch)
+            log.event("branch.deleted", branch=tree.branch)

@@ -22,8 +22,10 @@ from ralph_wrap.errors import LockedError
 from ralph_wrap.system import files
 from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.document import DocumentFormat, MisshapenError
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.polling import POLL_INTERVAL
+
+log = get_logger()
 
 _DELETION = 1.0  # seconds for a deletion of our directories, for example by git clean
 _LOCK_PATIENCE = 2.5  # seconds; a request is written at once
@@ -148,13 +150,11 @@ class StopRequests:
     def __init__(
         self,
         directory: Path,
-        log: Log,
         restore: Callable[[], bool] = lambda: False,
         signalled: Callable[[], bool] = lambda: False,
     ) -> None:
         self.due = 0.0
         self._directory = directory
-        self._log = log
         self._restore = restore
         self._signalled = signalled
         self._missing_since: float | None = None
@@ -192,7 +192,7 @@ class StopRequests:
             if not self._complained:
                 self._complained = True
                 path = self._directory / _NAME
-                self._log.warning("stop.not_understood", f"{path} is no request to stop: {error}")
+                log.warning("stop.not_understood", f"{path} is no request to stop: {error}")
             return
         if found is not None:
             self._take(found)
@@ -200,4 +200,4 @@ class StopRequests:
     def _take(self, found: StopMode) -> None:
         if self._mode is None or found.strength > self._mode.strength:
             self._mode = found
-            self._log.event("stop.requested", f"stop: {_MESSAGES[found]}", how=found.value)
+            log.event("stop.requested", f"stop: {_MESSAGES[found]}", how=found.value)

@@ -4,27 +4,29 @@ An event is a noun and a past verb (``worktree.removed``) with facts. The sessio
 ``events.jsonl``. An event with a ``message`` is printed, too: as a sentence, or as the same line of JSON if
 the user has chosen that.
 
-One chain of structlog processors does both, with the session's ids bound to it.
+Each module logs with ``log = get_logger()``, a logger of structlog. Its events go to the :class:`Log` in use:
+the one of the command, or of the session that is open. That is a context variable, so a new thread has to run
+in a copy of the context (``contextvars.copy_context``). ``structlog.configure`` is not called: it belongs to
+the program that imports us.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import re
 import select
 import stat
 import time
 import traceback
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import structlog
-from structlog.typing import BindableLogger, WrappedLogger
+from structlog.typing import WrappedLogger
 
 from ralph_wrap.system.long_lists import with_counts
 from ralph_wrap.system.reopen import write_again
@@ -43,7 +45,32 @@ _MOST_EARLY = 1000  # events that wait for a file
 _CHUNK = 4096  # bytes that fit into a pipe that poll() says has room (pipe(7): PIPE_BUF)
 
 
-_current: ContextVar[Log | None] = ContextVar("_current", default=None)
+class EventLogger(structlog.BoundLoggerBase):
+    """Logs events; what :func:`get_logger` returns."""
+
+    def event(self, event: str, message: str = "", **facts: Any) -> None:
+        """Log that something happened; print the message, if there is one."""
+        self._proxy_to_logger("info", event, **_without_empty(message=message), **facts)
+
+    def warning(self, event: str, message: str, hint: str = "", **facts: Any) -> None:
+        """Log and print a warning, and what the user can do; one that comes again is only logged."""
+        self._proxy_to_logger("warning", event, message=message, **_without_empty(hint=hint), **facts)
+
+    def error(self, event: str, message: str, hint: str = "", **facts: Any) -> None:
+        """Log and print the reason of an end."""
+        self._proxy_to_logger("error", event, message=message, **_without_empty(hint=hint), **facts)
+
+    def block(self, event: str, message: str, text: str, **facts: Any) -> None:
+        """Log that something happened; people read several lines instead of one.
+
+        Arguments:
+            event: its name.
+            message: in one line, for JSON.
+            text: in several.
+            facts: what belongs to it.
+
+        """
+        self._proxy_to_logger("info", event, message=message, **{_BLOCK: text}, **facts)
 
 
 class Log:
@@ -87,17 +114,26 @@ class Log:
         self._file = -1
         self._early: list[bytes] | None = []
         self._warned: dict[tuple[str, str], int] = {}  # how often each warning came
-        # A program that imports us may have configured structlog for itself: with another class, events
-        # below its level would be lost, and those of an asynchronous logger would need its event loop.
-        self._logger: BindableLogger = structlog.wrap_logger(
-            structlog.ReturnLogger(),
-            processors=(_stamped, self._keep, self._print),
-            wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
-            context_class=dict,
-        )
+        self._identity: dict[str, str] = {}
 
-    def for_other_session(self) -> Log:
-        """Return another log that prints in the same way, for the event log of another session."""
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Have all events go to this log within the ``with`` block."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+    @contextlib.contextmanager
+    def for_other_session(self, path: Path, **identity: str) -> Iterator[None]:
+        """Have all events go to the event log of another session; their messages are printed as here.
+
+        Arguments:
+            path: its event log.
+            identity: facts that belong to each event.
+
+        """
         log = Log(
             self._descriptor,
             terminal=self._terminal,
@@ -106,7 +142,12 @@ class Log:
             as_json=self.as_json,
         )
         log.location = self.location
-        return log
+        log.attach(path, **identity)
+        try:
+            with log.in_use():
+                yield
+        finally:
+            log.close()
 
     def attach(self, path: Path, **identity: str) -> None:
         """Write events to a file from now on; the earlier events come first.
@@ -116,7 +157,7 @@ class Log:
             identity: facts that belong to each event.
 
         """
-        self._logger = self._logger.bind(**identity)
+        self._identity = identity
         with contextlib.suppress(OSError):  # as with a disk that is full later
             self._file = os.open(
                 path,
@@ -139,36 +180,13 @@ class Log:
         if self._file >= 0:
             write_again(self._file, path)
 
-    def event(self, event: str, message: str = "", **facts: Any) -> None:
-        """Log that something happened; print the message, if there is one."""
-        self._log("info", event, "", **_without_empty(message=message), **facts)
-
-    def warning(self, event: str, message: str, hint: str = "", **facts: Any) -> None:
-        """Log and print a warning, and what the user can do; one that comes again is only logged."""
-        self._log("warning", event, "", message=message, **_without_empty(hint=hint), **facts)
-
     def tell_repeated(self) -> None:
         """Print how often warnings came that were printed only once."""
         for (name, message), count in self._warned.items():
             if count > 1:
-                self.event("warning.repeated", f"{count} times in all: {message}", of=name, count=count)
+                facts = {"message": f"{count} times in all: {message}", "of": name, "count": count}
+                self.take(_stamped(None, "info", {"event": "warning.repeated", **facts}))
         self._warned.clear()
-
-    def error(self, event: str, message: str, hint: str = "", **facts: Any) -> None:
-        """Log and print the reason of an end."""
-        self._log("error", event, "", message=message, **_without_empty(hint=hint), **facts)
-
-    def block(self, event: str, message: str, text: str, **facts: Any) -> None:
-        """Log that something happened; people read several lines instead of one.
-
-        Arguments:
-            event: its name.
-            message: in one line, for JSON.
-            text: in several.
-            facts: what belongs to it.
-
-        """
-        self._log("info", event, text, message=message, **facts)
 
     def rule(self, text: str) -> None:
         """Print a line that separates what stands above it from what follows; it is no event."""
@@ -198,21 +216,22 @@ class Log:
             os.close(self._file)
         self._file = -1
 
-    def _log(self, level: str, event: str, text: str, /, **facts: Any) -> None:
-        if "hint" in facts:
-            facts["hint"] = Commands.of(*(located(line, self.location) for line in lines_of(facts["hint"])))
-        getattr(self._logger, level)(event, **{_BLOCK: text}, **facts)
-
-    def _is_printed(self, event: str, facts: Mapping[str, Any]) -> bool:
-        return "message" in facts or (self.as_json and event in self._also)
-
-    def _keep(self, _logger: WrappedLogger, _method: str, event: _Event) -> _Event:
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Write an event to the event log, and print its message."""
+        first = {name: event[name] for name in ("at", "level", "event")}
+        event = {**first, **self._identity, **event}
+        if "hint" in event:
+            event["hint"] = Commands.of(*(located(line, self.location) for line in lines_of(event["hint"])))
         line = _json(event)
         if self._early is None:
             self._append(line)
         elif len(self._early) < _MOST_EARLY:  # a server never has a file for them
             self._early.append(line)
-        return event
+        if self._is_printed(event) and not self._came_before(event):
+            self._print(event)
+
+    def _is_printed(self, event: Mapping[str, Any]) -> bool:
+        return "message" in event or (self.as_json and event["event"] in self._also)
 
     def _append(self, line: bytes) -> None:
         with contextlib.suppress(OSError):  # a full disk, or there is no file: stderr gets the message
@@ -223,17 +242,15 @@ class Log:
                 line = b"\n" + line
             os.write(self._file, line)
 
-    def _print(self, _logger: WrappedLogger, _method: str, event: _Event) -> _Event:
-        if not self._is_printed(event["event"], event) or self._came_before(event):
-            return event
+    def _print(self, event: Mapping[str, Any]) -> None:
         if self.as_json:
             self._write(_json(event))
-            return event
-        text = f"{event[_BLOCK]}\n".encode(errors="backslashreplace")
-        self._print_words(text if event[_BLOCK] else _sentence(event, colour=self._colour))
-        return event
+        elif text := event.get(_BLOCK):
+            self._print_words(f"{text}\n".encode(errors="backslashreplace"))
+        else:
+            self._print_words(_sentence(event, colour=self._colour))
 
-    def _came_before(self, event: _Event) -> bool:
+    def _came_before(self, event: Mapping[str, Any]) -> bool:
         """Count a warning, and return whether it was printed already, for another iteration perhaps."""
         if event["level"] != "warning":
             return False
@@ -254,14 +271,31 @@ class Log:
                 line = line[os.write(self._descriptor, line[:_CHUNK]) :]
 
 
-def use(log: Log) -> None:
-    """Make a log the one of :func:`current`."""
-    _current.set(log)
+_current: ContextVar[Log | None] = ContextVar("_current", default=None)
 
 
-def current() -> Log:
-    """Return the log for what happens far below a command, such as a wait for a lock."""
-    return _current.get() or on_stderr(os.environ)
+def current(environ: Mapping[str, str] = os.environ) -> Log:
+    """Return the log in use, or a new one on our stderr if there is none: a program imports us.
+
+    Arguments:
+        environ: may choose the format of a new one.
+
+    """
+    return _current.get() or on_stderr(environ)
+
+
+def get_logger() -> EventLogger:
+    """Return a logger, for a module. Its events go to the log that is in use when they happen."""
+    return cast(
+        "EventLogger",
+        structlog.wrap_logger(
+            structlog.ReturnLogger(),
+            processors=(_stamped, _delivered),
+            wrapper_class=EventLogger,
+            context_class=dict,
+            cache_logger_on_first_use=True,
+        ),
+    )
 
 
 def traceback_of(error: BaseException) -> list[str]:
@@ -291,13 +325,19 @@ def on_stderr(
 
 
 def _stamped(_logger: WrappedLogger, method: str, event: _Event) -> _Event:
-    """Put time, level and name first; a processor, like two methods of :class:`Log`."""
+    """Put time, level and name first."""
     seconds, microseconds = divmod(time.time_ns() // 1000, 10**6)
     at = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{microseconds:06}Z"
     return {"at": at, "level": method, "event": event.pop("event"), **event}
 
 
-def _json(event: _Event) -> bytes:
+def _delivered(_logger: WrappedLogger, _method: str, event: _Event) -> _Event:
+    """Hand the event to the log in use."""
+    current().take(event)
+    return event
+
+
+def _json(event: Mapping[str, Any]) -> bytes:
     facts = {name: fact for name, fact in event.items() if name != _BLOCK}
     return json.dumps(with_counts(facts), default=str).encode() + b"\n"
 
@@ -305,7 +345,7 @@ def _json(event: _Event) -> bytes:
 _COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "hint": "\x1b[36m"}
 
 
-def _sentence(event: _Event, *, colour: bool) -> bytes:
+def _sentence(event: Mapping[str, Any], *, colour: bool) -> bytes:
     level = event["level"]
     rows = [("" if level == "info" else level, event["message"])]
     if "hint" in event:

@@ -26,7 +26,7 @@ from ralph_wrap.state.registry import Registry
 from ralph_wrap.system import files, process_table
 from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.files import lock_holder
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.worktree.layout import SPARSE, cone
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import OURS
@@ -35,6 +35,8 @@ from ralph_wrap.worktree.ownership import is_begun, is_locked_for, is_unfinished
 from ralph_wrap.worktree.recover import take_apart
 from ralph_wrap.worktree.register import add, pointers_to
 from ralph_wrap.worktree.trash import discard, discard_worktree, new_name
+
+log = get_logger()
 
 REASON = f"{OURS} merge"
 """The reason of the registration's lock."""
@@ -60,14 +62,11 @@ class TemporaryWorktree(NamedTuple):
 
 
 @contextlib.contextmanager
-def turn(
-    repository: Repository, home: Registry, log: Log, cancel: CancelToken, *, wait: bool = True
-) -> Iterator[None]:
+def turn(repository: Repository, home: Registry, cancel: CancelToken, *, wait: bool = True) -> Iterator[None]:
     """Be the only process that merges in a repository, until the context ends.
 
     Arguments:
         home: the registry of the project.
-        log: gets a line if another process merges now.
         cancel: a signal ends the wait.
         wait: wait for the end of another merge. Without it, another merge is an error.
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ralph_wrap.system.log import Log
 
+
 pytestmark = pytest.mark.usefixtures("trusted")
 
 
@@ -38,9 +39,9 @@ def test_review_names_it(added: Repo) -> None:
     assert touch == ("sub", "gitlink")
 
 
-def test_review_does_not_repeat_it_after_the_merge(added: Repo, log: Log) -> None:
+def test_review_does_not_repeat_it_after_the_merge(added: Repo) -> None:
     """Nothing can be decided any more."""
-    land(added, log, "aaaa")
+    land(added, "aaaa")
     assert not any("sub" in note for note in look_at(added).notes)
 
 
@@ -48,7 +49,7 @@ def test_merge_names_it(added: Repo, log: Log, tmp_path: Path) -> None:
     """The landed branch has an empty directory there."""
     events = tmp_path / "events.jsonl"
     log.attach(events)
-    (landed,) = land(added, log, "aaaa")
+    (landed,) = land(added, "aaaa")
     assert (landed.outcome, landed.gitlinks) == ("landed", ("sub",))
     assert "the files in sub have not come along with ralph/aaaa" in events.read_text()
     assert not [*(added.path / "sub").iterdir()]

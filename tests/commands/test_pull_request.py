@@ -71,11 +71,11 @@ def on_github(hub: GitHub, name: str) -> Repo:
     return made
 
 
-def opened(repo: Repo, log: Log, name: str = "a3f2", **env: str) -> OpenedPullRequest:
+def opened(repo: Repo, name: str = "a3f2", **env: str) -> OpenedPullRequest:
     """Open one, as the command line does."""
     environ = {**os.environ, **env}
     return pull_request.open_pull_request(
-        project.find_project(repo.path, environ), name, log, lambda _remote, _address: None
+        project.find_project(repo.path, environ), name, lambda _remote, _address: None
     )
 
 
@@ -85,16 +85,12 @@ def pushed(origin: Repo) -> dict[str, str]:
     return dict(row.split(" ", 1) for row in rows)
 
 
-def test_a_branch_is_pushed_and_a_pull_request_opened(
-    repo: Repo, origin: Repo, hub: GitHub, log: Log
-) -> None:
+def test_a_branch_is_pushed_and_a_pull_request_opened(repo: Repo, origin: Repo, hub: GitHub) -> None:
     """The branch and nothing else, above all not its saved work."""
     grow(repo, "ralph/a3f2-wip", "ralph/a3f2", {"b": "b\n"})
     record(repo, "a3f2", repo.head)
     commit = repo.git("rev-parse", "--short=12", "ralph/a3f2")
-    assert opened(repo, log) == OpenedPullRequest(
-        "a3f2", "ralph/a3f2", "main", ADDRESS, "origin", created=True
-    )
+    assert opened(repo) == OpenedPullRequest("a3f2", "ralph/a3f2", "main", ADDRESS, "origin", created=True)
     assert pushed(origin) == {"ralph/a3f2": "Add a"}
     (pull,) = hub.pulls
     assert (pull["head"], pull["baseRefName"], pull["title"]) == ("ralph/a3f2", "main", "Add a")
@@ -119,12 +115,12 @@ def test_a_commit_without_a_subject_is_no_title() -> None:
     assert pull_request.title_of(BRANCH, [CommitSummary("0" * 40, "")]) == "ralph/a3f2: 1 commit"
 
 
-def test_words_of_an_agent_are_only_words(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
+def test_words_of_an_agent_are_only_words(repo: Repo, origin: Repo, hub: GitHub) -> None:
     """No option of gh, nothing for a terminal, and in the body a block of code, which mentions no user."""
     subject = "--web @everyone, fixes #1 \x1b[2J\u202e" + "x" * 300
     grow(repo, "ralph/a3f2", "main", {"a": "a\n"}, message=subject)
     commit = repo.git("rev-parse", "--short=12", "ralph/a3f2")
-    opened(repo, log)
+    opened(repo)
     shown = "--web @everyone, fixes #1 \\x1b[2J\\u202e"
     shown += "x" * (199 - len(shown)) + "…"
     assert hub.pulls[0]["title"] == shown
@@ -153,35 +149,35 @@ def test_the_body_has_only_what_we_have_written(fields: dict[str, object], words
     )
 
 
-def test_one_that_is_open_is_the_answer(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
+def test_one_that_is_open_is_the_answer(repo: Repo, origin: Repo, hub: GitHub) -> None:
     """It gets what was committed since; that of a branch of the same name in a fork is another one."""
     fork = {"baseRefName": "main", "headRefName": "ralph/a3f2", "owner": "other", "url": "http://other"}
     hub.pulls.append(fork)
-    first = opened(repo, log)
+    first = opened(repo)
     grow(repo, "ralph/a3f2", "ralph/a3f2", {"a": "more\n"}, message="More")
-    assert opened(repo, log) == first._replace(created=False)
+    assert opened(repo) == first._replace(created=False)
     assert pushed(origin) == {"ralph/a3f2": "More"}
     assert [pull["owner"] for pull in hub.pulls] == ["other", "o"]
 
 
-def test_a_fork_is_pushed_to_and_the_original_asked(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
+def test_a_fork_is_pushed_to_and_the_original_asked(repo: Repo, origin: Repo, hub: GitHub) -> None:
     """Where gh says that pull requests of this checkout belong."""
     original = on_github(hub, "up/r")
     repo.git("remote", "add", "upstream", f"http://{HOST}/up/r.git")
-    assert opened(repo, log).url == f"http://{HOST}/up/r/pull/1"
+    assert opened(repo).url == f"http://{HOST}/up/r/pull/1"
     assert hub.pulls[0]["head"] == "o:ralph/a3f2"
-    assert opened(repo, log)._replace(url="") == OpenedPullRequest(
+    assert opened(repo)._replace(url="") == OpenedPullRequest(
         "a3f2", "ralph/a3f2", "main", "", "origin", created=False
     )
     assert (pushed(origin), pushed(original)) == ({"ralph/a3f2": "Add a"}, {})
 
 
-def test_the_configured_remote_is_pushed_to(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
+def test_the_configured_remote_is_pushed_to(repo: Repo, origin: Repo, hub: GitHub) -> None:
     """It is the one that sessions push to."""
     mine = on_github(hub, "mine/r")
     repo.git("remote", "add", "mine", f"http://{HOST}/mine/r.git")
     repo.write(".ralph/config.toml", 'push = "mine"\n')
-    assert opened(repo, log).remote == "mine"
+    assert opened(repo).remote == "mine"
     assert hub.pulls[0]["head"] == "mine:ralph/a3f2"
     assert (pushed(origin), pushed(mine)) == ({}, {"ralph/a3f2": "Add a"})
 
@@ -195,7 +191,7 @@ def test_the_configured_remote_is_pushed_to(repo: Repo, origin: Repo, hub: GitHu
     ],
 )
 def test_where_to_push_is_not_guessed(
-    repo: Repo, log: Log, remotes: tuple[str, ...], configured: str | None, problem: str
+    repo: Repo, remotes: tuple[str, ...], configured: str | None, problem: str
 ) -> None:
     """A name of a remote, and only if it is plain which."""
     grow(repo, "ralph/a3f2", "main", {"a": "a\n"})
@@ -204,22 +200,22 @@ def test_where_to_push_is_not_guessed(
     if configured:
         repo.write(".ralph/config.toml", f'push = "{configured}"\n')
     with pytest.raises(UsageError) as error:
-        opened(repo, log)
+        opened(repo)
     assert error.value.message == problem
 
 
-def test_the_only_remote_is_meant_whatever_its_name(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
+def test_the_only_remote_is_meant_whatever_its_name(repo: Repo, origin: Repo, hub: GitHub) -> None:
     """And the main branch may be one that only it has."""
     repo.git("remote", "rename", "origin", "hub")
     repo.git("push", "-q", "hub", "main")
     repo.git("switch", "-q", "ralph/a3f2")
     repo.git("branch", "-q", "-D", "main")
     repo.write(".ralph/config.toml", 'main = "hub/main"\n')
-    assert opened(repo, log)[1:5] == ("ralph/a3f2", "main", ADDRESS, "hub")
+    assert opened(repo)[1:5] == ("ralph/a3f2", "main", ADDRESS, "hub")
     assert (hub.pulls[0]["baseRefName"], sorted(pushed(origin))) == ("main", ["main", "ralph/a3f2"])
 
 
-def test_a_branch_that_is_not_to_land_is_refused(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
+def test_a_branch_that_is_not_to_land_is_refused(repo: Repo, origin: Repo, hub: GitHub) -> None:
     """Merged, without commits, saved work alone, without a common history: nothing is pushed."""
     grow(repo, "ralph/0001", "main", {"b": "b\n"})
     grow(repo, "main", "main", {"b": "b\n"}, message="the same")
@@ -229,7 +225,7 @@ def test_a_branch_that_is_not_to_land_is_refused(repo: Repo, origin: Repo, hub: 
     problems = {}
     for name in ("0001", "0002", "0003", "0004"):
         with pytest.raises(ConflictError) as error:
-            opened(repo, log, name)
+            opened(repo, name)
         problems[name] = error.value.message
     assert problems == {
         "0001": "main has all of ralph/0001 already",
@@ -238,67 +234,65 @@ def test_a_branch_that_is_not_to_land_is_refused(repo: Repo, origin: Repo, hub: 
         "0004": "ralph/0004 and main have no common history",
     }
     with pytest.raises(NotFoundError):
-        opened(repo, log, "ffff")
+        opened(repo, "ffff")
     assert (pushed(origin), hub.asked) == ({}, [])
 
 
-def test_a_session_that_is_not_finished_is_waited_for(
-    repo: Repo, origin: Repo, hub: GitHub, log: Log
-) -> None:
+def test_a_session_that_is_not_finished_is_waited_for(repo: Repo, origin: Repo, hub: GitHub) -> None:
     """As for landing its branch: it is not yet what it will be."""
     claimed = repo.path / ".ralph" / "run" / "agents" / "a3f2.json"
     record(repo, "a3f2", repo.head)
     claimed.write_text("of an unknown author")
     with pytest.raises(ConflictError, match=r"^ralph/a3f2: its session is unknown$"):
-        opened(repo, log)
+        opened(repo)
     claimed.unlink()
-    assert opened(repo, log).created
+    assert opened(repo).created
     assert (len(hub.pulls), len(pushed(origin))) == (1, 1)
 
 
-def test_what_another_user_has_pushed_there_stays(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
+def test_what_another_user_has_pushed_there_stays(repo: Repo, origin: Repo, hub: GitHub) -> None:
     """It is not contained in the branch: nothing is replaced, and nothing opened."""
     other = origin.git("commit-tree", "-m", "theirs", origin.git("mktree"))
     origin.git("update-ref", "refs/heads/ralph/a3f2", other)
     with pytest.raises(ConflictError, match=r"has other commits: \[rejected\] \(fetch first\)$"):
-        opened(repo, log)
+        opened(repo)
     assert (pushed(origin), hub.pulls) == ({"ralph/a3f2": "theirs"}, [])
 
 
-def test_a_refusal_is_printed_in_its_own_words(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
+def test_a_refusal_is_printed_in_its_own_words(repo: Repo, origin: Repo, hub: GitHub) -> None:
     """By GitHub, of a pull request."""
     hub.refusal = "Base ref must be a branch"
     with pytest.raises(RalphError) as error:
-        opened(repo, log)
+        opened(repo)
     assert error.value.message == (
         "gh pr create: pull request create failed: GraphQL: Base ref must be a branch (createPullRequest)"
     )
     assert pushed(origin) == {"ralph/a3f2": "Add a"}
 
 
-def test_a_missing_login_is_explained(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
+def test_a_missing_login_is_explained(repo: Repo, origin: Repo, hub: GitHub) -> None:
     """Before anything is pushed."""
     with pytest.raises(RalphError, match="gh auth login"):
-        opened(repo, log, GH_TOKEN="", GH_HOST="", CI="")
+        opened(repo, GH_TOKEN="", GH_HOST="", CI="")
     assert (pushed(origin), hub.asked) == ({}, [])
 
 
-def test_a_remote_that_is_not_on_github_is_refused(repo: Repo, origin: Repo, hub: GitHub, log: Log) -> None:
+def test_a_remote_that_is_not_on_github_is_refused(repo: Repo, origin: Repo, hub: GitHub) -> None:
     """In gh's words, before anything is pushed."""
     repo.git("remote", "set-url", "origin", os.fspath(origin.path))
     with pytest.raises(RalphError, match=r"^gh repo view: none of the git remotes configured"):
-        opened(repo, log)
+        opened(repo)
     assert (pushed(origin), hub.asked) == ({}, [])
 
 
-def test_without_gh_nothing_is_done(repo: Repo, log: Log, tmp_path: Path) -> None:
+def test_without_gh_nothing_is_done(repo: Repo, tmp_path: Path) -> None:
     """It is said what is missing."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "git").symlink_to(str(shutil.which("git")))
     grow(repo, "ralph/a3f2", "main", {"a": "a\n"})
     repo.git("remote", "add", "origin", os.fspath(tmp_path / "nothing.git"))
     with pytest.raises(UsageError) as error:
-        opened(repo, log, PATH=os.fspath(tmp_path / "bin"))
+        opened(repo, PATH=os.fspath(tmp_path / "bin"))
     assert error.value.message == "gh, GitHub's command line, is not installed"
 
 
@@ -335,9 +329,7 @@ def test_the_page_of_an_address(address: str, page: str | None) -> None:
     assert found == (page and f"{page}/compare/main...ralph/a%20b?expand=1")
 
 
-def test_a_gh_that_hangs_is_ended(
-    repo: Repo, log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gh_that_hangs_is_ended(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its process group, when its time is over."""
     shim = tmp_path / "bin" / "gh"
     shim.parent.mkdir()
@@ -347,19 +339,19 @@ def test_a_gh_that_hangs_is_ended(
     grow(repo, "ralph/a3f2", "main", {"a": "a\n"})
     repo.git("remote", "add", "origin", os.fspath(tmp_path / "nothing.git"))
     with pytest.raises(RalphError, match=r"^gh repo view: still running after"):
-        opened(repo, log, PATH=f"{shim.parent}:{os.environ['PATH']}")
+        opened(repo, PATH=f"{shim.parent}:{os.environ['PATH']}")
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_gh_runs_nothing_that_an_agent_has_configured(
-    repo: Repo, origin: Repo, hub: GitHub, log: Log, script: Callable[[str], str], tmp_path: Path
+    repo: Repo, origin: Repo, hub: GitHub, script: Callable[[str], str], tmp_path: Path
 ) -> None:
     """It asks git for what is uncommitted, which would start a file system monitor."""
     repo.git("config", "core.fsmonitor", script(f"echo ran >{tmp_path}/ran"))
     repo.git("status")
     (tmp_path / "ran").unlink()
-    assert opened(repo, log, GH_FORCE_TTY="80", CLICOLOR_FORCE="1").url == ADDRESS
+    assert opened(repo, GH_FORCE_TTY="80", CLICOLOR_FORCE="1").url == ADDRESS
     assert not (tmp_path / "ran").exists()
     assert (len(hub.pulls), len(pushed(origin))) == (1, 1)
 
@@ -372,7 +364,9 @@ def test_unpushed_commits_of_the_main_branch_are_named(
     grow(repo, "main", "main", {"m": "m\n"}, {"m": "n\n"})
     grow(repo, "ralph/a3f2", "main", {"a": "a\n"})
     with (tmp_path / "told").open("wb") as file:
-        opened(repo, Log(file.fileno(), terminal=False, colour=False, as_json=True))
+        log = Log(file.fileno(), terminal=False, colour=False, as_json=True)
+        with log.in_use():
+            opened(repo)
     printed = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
     assert [(one["level"], one["message"]) for one in printed] == [
         (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,27 +13,15 @@ from ralph_wrap.config import Settings
 from ralph_wrap.config.settings import AgentInvocation
 from ralph_wrap.loop.conversation import AgentConversation, last_conversation
 from ralph_wrap.loop.policy import CutReason, Iteration, UsageLimitRefusal
-from ralph_wrap.system.log import Log
 from tests.support.wait import CAP
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FINE, FAILED = Iteration(0), Iteration(1)
 
 
-@pytest.fixture
-def log() -> Iterator[Log]:
-    """Yield a log that goes nowhere."""
-    descriptor = os.open(os.devnull, os.O_WRONLY)
-    yield Log(descriptor, terminal=False, colour=False)
-    os.close(descriptor)
-
-
-def _resumption(log: Log, command: tuple[str, ...] = ("x",), agent: str = "claude") -> AgentConversation:
+def _resumption(command: tuple[str, ...] = ("x",), agent: str = "claude") -> AgentConversation:
     invocation = AgentInvocation(resume=known(agent).resume)
     settings = Settings(project=Path("/x"), command=command, invocation=invocation, keep_conversation=True)
-    return AgentConversation(settings, log)
+    return AgentConversation(settings)
 
 
 @pytest.mark.parametrize(
@@ -50,9 +37,9 @@ def _resumption(log: Log, command: tuple[str, ...] = ("x",), agent: str = "claud
         ("codex", "codex exec -- {prompt}", "codex exec resume s-1 -- {prompt}"),
     ],
 )
-def test_a_command_line(log: Log, agent: str, command: str, given: str) -> None:
+def test_a_command_line(agent: str, command: str, given: str) -> None:
     """Options stand at its end; a sub-command stands before the task."""
-    resumption = _resumption(log, tuple(command.split()), agent)
+    resumption = _resumption(tuple(command.split()), agent)
     assert resumption.command() == tuple(command.split())
     resumption.note(FINE, "s-1")
     assert resumption.command() == tuple(given.split())
@@ -61,9 +48,9 @@ def test_a_command_line(log: Log, agent: str, command: str, given: str) -> None:
 @pytest.mark.parametrize(
     "name", ["--help", "-x", "a b", "a\nb", "a\n", "", "x" * 129, "../a", "$(x)", "{left}"]
 )
-def test_a_word_that_is_no_name_is_not_put_into_a_command(log: Log, name: str) -> None:
+def test_a_word_that_is_no_name_is_not_put_into_a_command(name: str) -> None:
     """It could be an option."""
-    resumption = _resumption(log)
+    resumption = _resumption()
     resumption.note(FINE, name)
     assert resumption.session == ""
 
@@ -83,32 +70,32 @@ def test_a_word_that_is_no_name_is_not_put_into_a_command(log: Log, name: str) -
         (Iteration(1, refused=UsageLimitRefusal()), "b-2", "a-1"),
     ],
 )
-def test_what_the_next_iteration_takes_up(log: Log, iteration: Iteration, named: str, session: str) -> None:
+def test_what_the_next_iteration_takes_up(iteration: Iteration, named: str, session: str) -> None:
     """Not what the agent has failed with, unless something else was the reason."""
-    resumption = _resumption(log)
+    resumption = _resumption()
     resumption.note(FINE, "a-1")
     resumption.note(iteration, named)
     assert resumption.session == session
 
 
-def test_a_new_session_is_taken_up_again(log: Log) -> None:
+def test_a_new_session_is_taken_up_again() -> None:
     """The one that has failed is the only one that is given up."""
-    resumption = _resumption(log)
+    resumption = _resumption()
     for iteration, named in ((FINE, "a-1"), (FAILED, ""), (FINE, "b-2")):
         resumption.note(iteration, named)
     assert resumption.session == "b-2"
 
 
-def test_an_iteration_of_which_nothing_came_is_nothing_to_go_on_with(log: Log) -> None:
+def test_an_iteration_of_which_nothing_came_is_nothing_to_go_on_with() -> None:
     """It was refused for the account's usage limit, and is repeated as it was."""
-    resumption = _resumption(log)
+    resumption = _resumption()
     resumption.note(Iteration(1, refused=UsageLimitRefusal()), "a-1")
     assert resumption.session == ""
 
 
-def test_a_first_iteration_that_fails_can_be_gone_on_with(log: Log) -> None:
+def test_a_first_iteration_that_fails_can_be_gone_on_with() -> None:
     """It may have done something."""
-    resumption = _resumption(log)
+    resumption = _resumption()
     resumption.note(FAILED, "a-1")
     assert resumption.session == "a-1"
 

@@ -7,6 +7,8 @@ import math
 import re
 import shlex
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +24,7 @@ from tests.support.terminal import CTRL_C, CTRL_Z, Terminal, shell
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.repo import Repo
@@ -219,6 +221,22 @@ class _Heard(Log):
         self.shown.append(text)
 
 
+Hear = Callable[..., _Heard]
+
+
+@pytest.fixture
+def hear() -> Iterator[Hear]:
+    """Yield a function that puts a log into use, until the end of the test."""
+    with ExitStack() as stack:
+
+        def heard(*, terminal: bool = True) -> _Heard:
+            log = _Heard(terminal=terminal)
+            stack.enter_context(log.in_use())
+            return log
+
+        yield heard
+
+
 class _Spending(OutputListener):
     """Has heard what was spent."""
 
@@ -227,14 +245,12 @@ class _Spending(OutputListener):
         self._spent = spent
 
 
-def _progress(
-    path: Path, log: _Heard, clock: list[float], *, most: int = 0, spent: Usage | None = None
-) -> Progress:
+def _progress(path: Path, clock: list[float], *, most: int = 0, spent: Usage | None = None) -> Progress:
     settings = Settings(project=path, command=("x",), max_iterations=most)
     rest: Any = [None] * (len(IterationContext._fields) - 6)
     context = IterationContext(path, 0, path, path, False, {}, *rest)
     listener = _Spending(settings, spent)
-    return Progress(settings, context, listener, log, shown=True, clock=lambda: clock[0])
+    return Progress(settings, context, listener, shown=True, clock=lambda: clock[0])
 
 
 @pytest.mark.parametrize(
@@ -248,10 +264,12 @@ def _progress(
         (0, 100 * 3600 + 300.0, None, "iteration 7, 100h05m"),
     ],
 )
-def test_its_words(tmp_path: Path, most: int, seconds: float, spent: Usage | None, words: str) -> None:
+def test_its_words(
+    hear: Hear, tmp_path: Path, most: int, seconds: float, spent: Usage | None, words: str
+) -> None:
     """A value that is unknown, or does not apply, is left out."""
-    clock, log = [0.0], _Heard()
-    progress = _progress(tmp_path, log, clock, most=most, spent=spent)
+    clock, log = [0.0], hear()
+    progress = _progress(tmp_path, clock, most=most, spent=spent)
     progress.begin(7)
     clock[0] = seconds
     progress.show()
@@ -261,25 +279,27 @@ def test_its_words(tmp_path: Path, most: int, seconds: float, spent: Usage | Non
 @pytest.mark.parametrize(
     ("passed", "due"), [(0.0, 1.0), (59.5, 60.0), (3599.9, 3600.0), (3600.0, 3660.0), (3719.0, 3720.0)]
 )
-def test_the_time_of_the_next_drawing(tmp_path: Path, passed: float, due: float) -> None:
+def test_the_time_of_the_next_drawing(hear: Hear, tmp_path: Path, passed: float, due: float) -> None:
     """A second in the first hour, then a minute."""
     clock = [10.0]
-    progress = _progress(tmp_path, _Heard(), clock)
+    hear()
+    progress = _progress(tmp_path, clock)
     clock[0] += passed
     assert progress.due == 10.0 + due
 
 
-def test_other_words_have_a_rhythm_of_their_own(tmp_path: Path) -> None:
+def test_other_words_have_a_rhythm_of_their_own(hear: Hear, tmp_path: Path) -> None:
     """Nothing is drawn in between."""
-    progress = _progress(tmp_path, _Heard(), [0.0])
+    hear()
+    progress = _progress(tmp_path, [0.0])
     progress.say("wait")
     assert progress.due == math.inf
 
 
-def test_a_wait_counts_down(tmp_path: Path) -> None:
+def test_a_wait_counts_down(hear: Hear, tmp_path: Path) -> None:
     """A started second counts, and there are none below zero."""
-    clock, log = [0.0], _Heard()
-    progress = _progress(tmp_path, log, clock)
+    clock, log = [0.0], hear()
+    progress = _progress(tmp_path, clock)
     steps = []
     for clock[0] in (0.0, 10.5, 71.0):
         steps.append(progress.count_down("it starts", 70.0))
@@ -287,20 +307,20 @@ def test_a_wait_counts_down(tmp_path: Path) -> None:
     assert steps == [1.0, 11.5, 72.0]
 
 
-def test_a_wait_without_a_terminal_takes_one_step(tmp_path: Path) -> None:
+def test_a_wait_without_a_terminal_takes_one_step(hear: Hear, tmp_path: Path) -> None:
     """To its end."""
-    log = _Heard(terminal=False)
-    assert _progress(tmp_path, log, [0.0]).count_down("it starts", 70.0) == 70.0
+    log = hear(terminal=False)
+    assert _progress(tmp_path, [0.0]).count_down("it starts", 70.0) == 70.0
     assert log.shown == []
 
 
 # The rule between iterations
 
 
-def test_a_rule_stands_between_iterations(tmp_path: Path) -> None:
+def test_a_rule_stands_between_iterations(hear: Hear, tmp_path: Path) -> None:
     """With what has been; a repetition and the first iteration get none."""
-    clock, log = [0.0], _Heard()
-    progress = _progress(tmp_path, log, clock, most=100, spent=Usage(1, 0.38))
+    clock, log = [0.0], hear()
+    progress = _progress(tmp_path, clock, most=100, spent=Usage(1, 0.38))
     for number, clock[0] in ((1, 0.0), (2, 12.0), (2, 20.0), (3, 252.0)):
         progress.begin(number)
     assert log.rules == ["iteration 2 of 100 · 12s · $0.38", "iteration 3 of 100 · 4m12s · $0.38"]
@@ -343,10 +363,10 @@ def test_the_pause_before_an_iteration_counts_down(repo: Repo) -> None:
     assert "starts in" not in terminal.words
 
 
-def test_other_words_stand_in_its_place_for_a_while(tmp_path: Path) -> None:
+def test_other_words_stand_in_its_place_for_a_while(hear: Hear, tmp_path: Path) -> None:
     """Until they end; in the end there is nothing any more."""
-    log = _Heard()
-    progress = _progress(tmp_path, log, [0.0])
+    log = hear()
+    progress = _progress(tmp_path, [0.0])
     with progress:
         progress.begin(1)
         progress.say("wait")
@@ -357,10 +377,10 @@ def test_other_words_stand_in_its_place_for_a_while(tmp_path: Path) -> None:
     assert log.shown == [line, "wait", "wait", line, ""]
 
 
-def test_it_is_not_shown_where_there_is_no_terminal(tmp_path: Path) -> None:
+def test_it_is_not_shown_where_there_is_no_terminal(hear: Hear, tmp_path: Path) -> None:
     """No git runs for it, either, which would be an error here."""
-    log = _Heard(terminal=False)
-    progress = _progress(tmp_path / "absent", log, [0.0])
+    log = hear(terminal=False)
+    progress = _progress(tmp_path / "absent", [0.0])
     progress.begin(1)
     progress.show()
     assert log.shown == []

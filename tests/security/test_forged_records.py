@@ -30,7 +30,6 @@ from ralph_wrap.state.project import find_project
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system import liveness
-from ralph_wrap.system.log import on_stderr
 from tests.interfaces.web.serving import pages
 from tests.security.forgeries import Lies, forge, of_record, of_report, replace_lock
 from tests.support.directory_listing import listing
@@ -95,14 +94,14 @@ def test_no_record_makes_a_live_session_dead(repo: Repo, tmp_path: Path, victim:
         path = _live_record(session)
         genuine = json.loads(path.read_text())
         lies = _lies(repo, repo.head, victim)
-        project, log = find_project(repo.path, os.environ), on_stderr(os.environ)
+        project = find_project(repo.path, os.environ)
         replace_lock(path)
         dead = json.loads(path.read_text()) | {"pid": 2**22, "start_time": 0.5}
         worktree = repo.path / ".ralph" / "worktrees" / genuine["session"]
         before = listing(worktree), repo.git("for-each-ref")
         for lie in ({}, *of_record(genuine, lies)):
             path.write_text(json.dumps(dead | dict(lie)))
-            found = {(entry.verdict, entry.action) for entry in sweep_here(project, log=log)}
+            found = {(entry.verdict, entry.action) for entry in sweep_here(project)}
             assert found <= {("unknown", "left")}, lie
             assert (listing(worktree), repo.git("for-each-ref")) == before, lie
             assert session.process.poll() is None, lie
@@ -112,13 +111,13 @@ def test_no_record_makes_a_live_session_dead(repo: Repo, tmp_path: Path, victim:
             assert shown <= {"live", "unknown"}, lie
             assert shown, f"ps hides the session: {lie}"
             with pytest.raises(RalphError):
-                remove(project, genuine["id"], log)
+                remove(project, genuine["id"])
             with pytest.raises(RalphError):
                 resumable(project, genuine["id"], "main", again=True)
             assert (listing(worktree), repo.git("for-each-ref")) == before, lie
             assert session.process.poll() is None, lie
         path.write_text(json.dumps(dead | {"pid": victim}))
-        stop(project, [genuine["id"]], StopMode.NOW, log)
+        stop(project, [genuine["id"]], StopMode.NOW)
         session.finish()  # the request has reached this one
 
 
@@ -132,7 +131,7 @@ def test_without_the_name_of_its_process_a_live_session_is_ended(
         replace_lock(path)
         forge(path, {"pid": 2**22, "start_time": 0.5})
         monkeypatch.setattr(liveness.SessionNames, "__contains__", lambda _self, _id: False)
-        (entry,) = sweep_here(find_project(repo.path, os.environ), log=on_stderr(os.environ))
+        (entry,) = sweep_here(find_project(repo.path, os.environ))
         assert entry.verdict == "orphan"
         session.wait_for("iteration.ended")
 
@@ -230,10 +229,10 @@ def test_no_false_field_applies_anything_else(forged: Forged) -> None:
     grow_all(
         repo, [Grown(f"ralph/{name}-wip", [f"ralph/{name}"], {f"saved-{name}": "saved\n"}) for name in named]
     )
-    before, project, log = forged.seen(), find_project(repo.path, os.environ), on_stderr(os.environ)
+    before, project = forged.seen(), find_project(repo.path, os.environ)
     found = branches.read(project)
     for name in named:
-        applied = apply(project, branches.named(found, name), top=repo.path, log=log)
+        applied = apply(project, branches.named(found, name), top=repo.path)
         assert applied.branch == f"ralph/{name}-wip"
     assert {*repo.git("ls-files", "--others", "--exclude-standard").split()} == {
         f"saved-{name}" for name in named
@@ -369,7 +368,7 @@ def test_a_note_of_a_killed_merge_takes_no_change_of_the_user_away(
     path = repo.write(".ralph/run/landing.json", json.dumps({"version": 1, **note, "signature": "f" * 64}))
     if believed:
         monkeypatch.setattr(move_target, "is_signed", lambda *_: True)
-    project, log = find_project(repo.path, os.environ), on_stderr(os.environ)
-    move_target.recover(project, Registry(repo.path / ".ralph" / "run"), log)
+    project = find_project(repo.path, os.environ)
+    move_target.recover(project, Registry(repo.path / ".ralph" / "run"))
     assert (path.exists(), path.with_stem("landing-1").exists()) == (False, not believed)
     assert (mine.read_text() == "the user's own work\n") is not believed

@@ -17,7 +17,6 @@ from ralph_wrap.state import inventory
 from ralph_wrap.state.project import find_project, registries
 from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system.liveness import myself
-from ralph_wrap.system.log import on_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +54,7 @@ def _ps(project: Project) -> None:
 
 
 def _sweep(project: Project) -> None:
-    assert {entry.action for entry in sweep(project, log=on_stderr(os.environ))} == {"finished"}
+    assert {entry.action for entry in sweep(project)} == {"finished"}
 
 
 @pytest.fixture

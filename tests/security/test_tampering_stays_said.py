@@ -18,7 +18,6 @@ from tests.support.sessions import Result, command, run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ralph_wrap.system.log import Log
     from tests.support.repo import Repo
 
 
@@ -52,11 +51,11 @@ def test_a_kill_of_the_wrapper_hides_nothing(repo: Repo) -> None:
     assert _findings(command("sweep", cwd=repo.path)) == [PAGER]
 
 
-def test_a_look_that_failed_has_found_nothing_and_does_not_say_so(repo: Repo, log: Log) -> None:
+def test_a_look_that_failed_has_found_nothing_and_does_not_say_so(repo: Repo) -> None:
     """The report then has no list, instead of an empty one."""
     project = find_project(repo.path, os.environ)
     without_memory = project._replace(environ={"XDG_STATE_HOME": "/no\0name"})
-    guards = [SessionGuard(each, "one", log) for each in (project, without_memory)]
+    guards = [SessionGuard(each, "one") for each in (project, without_memory)]
     for guard in guards:
         guard.begin()
         guard.finish()

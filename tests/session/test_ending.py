@@ -49,7 +49,8 @@ def _failed(error: Exception, path: Path) -> tuple[list[dict[str, Any]], list[di
     def fail() -> None:
         raise error
 
-    run_step(log, "save", fail)
+    with log.in_use():
+        run_step("save", fail)
     log.close()
     os.close(writing)
     with os.fdopen(reading) as stderr:

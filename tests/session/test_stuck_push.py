@@ -15,7 +15,6 @@ from ralph_wrap.session.remote.submodules import SubmoduleWatch
 from ralph_wrap.session.remote.view import RemoteView
 from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.system.cancel import CancelToken
-from ralph_wrap.system.log import Log
 from tests.support.cancelling import cancelled
 
 if TYPE_CHECKING:
@@ -73,8 +72,7 @@ class Looks(NamedTuple):
 
 
 def _branch_push(git: Git, pushes: Pushes) -> Looks:
-    log = Log(pushes.descriptor, terminal=False, colour=False)
-    made = push.BranchPush(git, "origin", f"ralph/{ID}", "0" * 40, is_own=True, spare=pushes.spare, log=log)
+    made = push.BranchPush(git, "origin", f"ralph/{ID}", "0" * 40, is_own=True, spare=pushes.spare)
     return Looks(made.start, lambda: made.finish(HURRIED))
 
 
@@ -88,7 +86,6 @@ def _mirror(git: Git, pushes: Pushes) -> Looks:
         cost=lambda: None,
         submodules=SubmoduleWatch("", CancelToken()),
         cancel=CancelToken(),
-        log=Log(pushes.descriptor, terminal=False, colour=False),
     )
     made.spare = pushes.spare
 

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import time
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -43,12 +44,13 @@ def session(tmp_path: Path) -> Path:
     return directory
 
 
-@pytest.fixture
-def log(session: Path) -> Log:
-    """Return its log, which narrates nowhere."""
+@pytest.fixture(autouse=True)
+def _log(session: Path) -> Iterator[None]:
+    """Use its log, which prints nowhere."""
     log = Log(os.open(os.devnull, os.O_WRONLY), terminal=False, colour=False)
     log.attach(session / "events.jsonl")
-    return log
+    with log.in_use():
+        yield
 
 
 def _logged(session: Path) -> list[str]:
@@ -91,27 +93,27 @@ def test_strength() -> None:
     ]
 
 
-def test_there_is_no_request(session: Path, log: Log) -> None:
+def test_there_is_no_request(session: Path) -> None:
     """Then there is nothing to read or to log."""
-    assert StopRequests(session, log).look() is None
+    assert StopRequests(session).look() is None
     assert (read(session), is_urgent(session), _logged(session)) == (None, False, [])
 
 
 @pytest.mark.parametrize("how", StopMode)
-def test_a_request_is_heard_once(session: Path, log: Log, how: StopMode) -> None:
+def test_a_request_is_heard_once(session: Path, how: StopMode) -> None:
     """Whether it came before the session looked or after."""
-    requests = StopRequests(session, log)
+    requests = StopRequests(session)
     requests.look()
     ask(session, how)
     assert [requests.look_now(), requests.look(), requests.look_now()] == [how] * 3
     ((event, printed),) = [(entry["event"], entry["how"]) for entry in read_events(session)]
     assert (event, printed) == ("stop.requested", how.value)
-    assert StopRequests(session, log).look() is how
+    assert StopRequests(session).look() is how
 
 
-def test_a_stronger_request_is_heard(session: Path, log: Log) -> None:
+def test_a_stronger_request_is_heard(session: Path) -> None:
     """A weaker one, from whichever command, is not."""
-    requests = StopRequests(session, log)
+    requests = StopRequests(session)
     for how, then in ((StopMode.SOON, StopMode.SOON), (StopMode.NOW, StopMode.NOW)):
         ask(session, how)
         assert requests.look_now() is then
@@ -122,10 +124,10 @@ def test_a_stronger_request_is_heard(session: Path, log: Log) -> None:
 
 
 @pytest.mark.parametrize("content", GARBAGE.values(), ids=GARBAGE)
-def test_garbage_is_reported_once(session: Path, log: Log, content: bytes) -> None:
+def test_garbage_is_reported_once(session: Path, content: bytes) -> None:
     """It stops nothing and crashes nothing, and a request in its place is heard."""
     path = session / "stop"
-    requests = StopRequests(session, log)
+    requests = StopRequests(session)
     path.write_bytes(content)
     assert [requests.look_now(), requests.look_now()] == [None, None]
     assert not is_urgent(session)
@@ -145,7 +147,7 @@ def test_keys_of_later_versions_do_not_matter(session: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["directory", "fifo", "link", "dangling"])
 def test_a_request_that_is_no_file_is_reported_and_not_followed(
-    session: Path, log: Log, tmp_path: Path, kind: str
+    session: Path, tmp_path: Path, kind: str
 ) -> None:
     """Nothing hangs; a good request behind a link is none, and is not overwritten by one."""
     path, good = session / "stop", tmp_path / "good"
@@ -157,7 +159,7 @@ def test_a_request_that_is_no_file_is_reported_and_not_followed(
         os.mkfifo(path)
     else:
         path.symlink_to(good if kind == "link" else tmp_path / "absent")
-    assert StopRequests(session, log).look() is None
+    assert StopRequests(session).look() is None
     assert _logged(session) == ["stop.not_understood"]
     if kind == "directory":
         with pytest.raises(OSError, match="directory"):
@@ -181,9 +183,9 @@ def test_no_request_leaves_the_registry(session: Path, tmp_path: Path, which: st
     assert [path for path in outside.rglob("*") if path.is_file()] == []
 
 
-def test_a_request_is_seen_within_the_interval(session: Path, log: Log) -> None:
+def test_a_request_is_seen_within_the_interval(session: Path) -> None:
     """Also by a session that never ends an iteration, and not by reading the file each time."""
-    requests = StopRequests(session, log)
+    requests = StopRequests(session)
     requests.look()
     began = time.monotonic()
     ask(session, StopMode.SOON)
@@ -192,7 +194,7 @@ def test_a_request_is_seen_within_the_interval(session: Path, log: Log) -> None:
     assert time.monotonic() - began >= POLL_INTERVAL / 2
 
 
-def test_a_deleted_directory_is_made_anew(session: Path, log: Log) -> None:
+def test_a_deleted_directory_is_made_anew(session: Path) -> None:
     """Once, after the deletion had time to end; a directory that comes back by itself is left alone."""
     restored: list[float] = []
 
@@ -201,7 +203,7 @@ def test_a_deleted_directory_is_made_anew(session: Path, log: Log) -> None:
         session.mkdir()
         return True
 
-    requests = StopRequests(session, log, restore=restore)
+    requests = StopRequests(session, restore=restore)
     moved = session.with_name("moved")
     session.rename(moved)
     requests.look_now()

@@ -34,7 +34,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from pkgutil import walk_packages
@@ -127,12 +127,12 @@ class Points:
 
 def inject(points: Points) -> None:
     """Have every point of this process go through *points*."""
-    tell, wait, start = Log._log, process.RunningCommand.wait, process.RunningCommand.__init__  # noqa: SLF001
+    take, wait, start = Log.take, process.RunningCommand.wait, process.RunningCommand.__init__
 
-    def telling(self: Log, level: str, event: str, text: str, /, **facts: Any) -> None:
-        points.reach(f"before {event}", can_fail=False)
-        tell(self, level, event, text, **facts)
-        points.reach(f"after {event}", can_fail=False)
+    def taking(self: Log, event: Mapping[str, Any]) -> None:
+        points.reach(f"before {event['event']}", can_fail=False)
+        take(self, event)
+        points.reach(f"after {event['event']}", can_fail=False)
 
     def waiting(self: process.RunningCommand, timeout: float | None = None) -> process.CompletedCommand:
         completed = wait(self, timeout)
@@ -153,7 +153,7 @@ def inject(points: Points) -> None:
         points.reach("fsync", can_fail=True)
         _fsync(descriptor)
 
-    Log._log = telling  # type: ignore[method-assign]  # noqa: SLF001
+    Log.take = taking  # type: ignore[method-assign]
     process.RunningCommand.wait = waiting  # type: ignore[method-assign]
     process.RunningCommand.__init__ = starting  # type: ignore[method-assign]
     if points.fails:

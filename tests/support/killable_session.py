@@ -19,6 +19,7 @@ import pytest
 
 from ralph_wrap.session.open_workspace import open_workspace
 from ralph_wrap.system.cancel import NEVER
+from ralph_wrap.system.log import get_logger
 from tests.support.cancelling import cancelled
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class KillableSession(ExpectedSession):
 
     def open(self) -> None:
         """Make the workspace."""
-        self.workspace = open_workspace(self.context, None)
+        with self.log.in_use():
+            self.workspace = open_workspace(self.context, None)
         self.worktree = self.branch = self.tree is not None
         if self.worktree:
             self.files = self.contents()
@@ -62,7 +64,8 @@ class KillableSession(ExpectedSession):
     def begin(self) -> None:
         """Have the agent start."""
         self.write_record(state="running")
-        self.log.event("agent.started")
+        with self.log.in_use():
+            get_logger().event("agent.started")
         self.begun = True
 
     def write_record(self, **changes: Any) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from ralph_wrap import branches
 from ralph_wrap.commands import merge
 from ralph_wrap.state import project
-from ralph_wrap.system.log import Log
 from tests.support.directory_listing import listing
 from tests.support.repo import make_repo
 
@@ -112,14 +111,14 @@ def replaced(repo: Repo, path: str, files: Mapping[str, tuple[str, str]], branch
     return commit
 
 
-def land(repo: Repo, log: Log, *names: str, into: str | None = None, **options: Any) -> list[LandingResult]:
+def land(repo: Repo, *names: str, into: str | None = None, **options: Any) -> list[LandingResult]:
     """Land branches, as the command line does."""
     environ = {**os.environ, **options.pop("env", {})}
     found_project = project.find_project(repo.path, environ)
     known = branches.read(found_project)
     target = merge.target_of(found_project, into, None)
     wanted = [branches.named(known, name) for name in names]
-    return merge.land(found_project, wanted, target, log=log, main="main", **options)
+    return merge.land(found_project, wanted, target, main="main", **options)
 
 
 def files_of(top: Path) -> dict[str, tuple[int, bytes]]:

@@ -17,11 +17,13 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph_wrap.system.log import Commands, Log, one_line
+from ralph_wrap.system.log import Commands, Log, get_logger, one_line
 from tests.support.wait import CAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+log = get_logger()
 
 pytestmark = pytest.mark.timeout(60)  # a log that must not hang fails soon
 
@@ -43,7 +45,8 @@ def _narrated(
             writing, terminal=terminal, colour=colour, as_json=not terminal if as_json is None else as_json
         )
         try:
-            yield teller, reader
+            with teller.in_use():
+                yield teller, reader
         finally:
             teller.close()
 
@@ -60,12 +63,12 @@ def _timeless(line: bytes | str) -> dict[str, Any]:
     return event
 
 
-def _tell_everything(teller: Log) -> None:
-    teller.event("silent.happened", count=1)
-    teller.event("thing.happened", "a thing happened", path="/x")
-    teller.warning("thing.doubted", "a thing is odd", "mend it", reason="none")
-    teller.error("thing.failed", "a thing broke")
-    teller.block("thing.ended", "it ended", "it ended:\n  well", status=0)
+def _tell_everything() -> None:
+    log.event("silent.happened", count=1)
+    log.event("thing.happened", "a thing happened", path="/x")
+    log.warning("thing.doubted", "a thing is odd", "mend it", reason="none")
+    log.error("thing.failed", "a thing broke")
+    log.block("thing.ended", "it ended", "it ended:\n  well", status=0)
 
 
 EVENTS: list[dict[str, Any]] = [
@@ -88,8 +91,8 @@ EVENTS: list[dict[str, Any]] = [
 
 def test_a_program_gets_objects() -> None:
     """One a line, time, level and name first; events without a message are not narrated."""
-    with _narrated() as (teller, reader):
-        _tell_everything(teller)
+    with _narrated() as (_, reader):
+        _tell_everything()
         lines = _read(reader).decode("ascii").splitlines()
     assert [_timeless(line) for line in lines] == EVENTS[1:]
     assert {tuple(json.loads(line))[:3] for line in lines} == {("at", "level", "event")}
@@ -99,25 +102,26 @@ def test_a_terminal_can_get_objects_too() -> None:
     """The user's choice counts, and nothing is drawn between them."""
     with _narrated(terminal=True, as_json=True) as (teller, reader):
         teller.progress("half done")
-        _tell_everything(teller)
+        _tell_everything()
         lines = _read(reader).splitlines()
         assert not teller.shows_progress
     assert [_timeless(line) for line in lines] == EVENTS[1:]
 
 
-def test_another_log_beside_prints_in_the_same_way() -> None:
+def test_another_log_beside_prints_in_the_same_way(tmp_path: Path) -> None:
     """It has an event log of its own."""
     for as_json in (True, False):
         with _narrated(as_json=as_json) as (teller, reader):
-            teller.for_other_session().event("thing.happened", "a thing happened")
+            with teller.for_other_session(tmp_path / "events.jsonl"):
+                log.event("thing.happened", "a thing happened")
             assert _read(reader).startswith(b"{") is as_json
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_person_gets_sentences(terminal: bool) -> None:
     """A warning says what it is, a hint stands on its own line, a block as it was written."""
-    with _narrated(terminal=terminal, as_json=False) as (teller, reader):
-        _tell_everything(teller)
+    with _narrated(terminal=terminal, as_json=False) as (_, reader):
+        _tell_everything()
         printed = _read(reader).decode()
     assert printed == (
         "ralph-wrap: a thing happened\n"
@@ -129,13 +133,12 @@ def test_a_person_gets_sentences(terminal: bool) -> None:
     )
 
 
-def test_each_line_of_a_hint_is_a_hint() -> None:
+def test_each_line_of_a_hint_is_a_hint(tmp_path: Path) -> None:
     """Its commands name the project if they must."""
     with _narrated(as_json=False) as (teller, reader):
         teller.location = "-C x"
-        teller.for_other_session().warning(
-            "thing.doubted", "a thing is odd", Commands.of("ralph-wrap ps", "none")
-        )
+        with teller.for_other_session(tmp_path / "events.jsonl"):
+            log.warning("thing.doubted", "a thing is odd", Commands.of("ralph-wrap ps", "none"))
         assert _read(reader).decode().splitlines()[1:] == [
             "ralph-wrap: hint: ralph-wrap ps -C x",
             "ralph-wrap: hint: none",
@@ -159,15 +162,16 @@ def test_a_program_may_get_more_events() -> None:
     with FileIO(reading) as reader, FileIO(writing, "w"):
         for as_json in (False, True):
             teller = Log(writing, terminal=True, colour=False, also=("silent.happened",), as_json=as_json)
-            teller.event("silent.happened", count=1)
-            teller.event("other.happened", count=1)
+            with teller.in_use():
+                log.event("silent.happened", count=1)
+                log.event("other.happened", count=1)
         assert [_timeless(line) for line in _read(reader).splitlines()] == EVENTS[:1]
 
 
 def test_colours_mark_the_labels_only() -> None:
     """Where they are allowed."""
-    with _narrated(terminal=True, colour=True) as (teller, reader):
-        _tell_everything(teller)
+    with _narrated(terminal=True, colour=True) as (_, reader):
+        _tell_everything()
         printed = _read(reader).decode()
     assert printed == (
         "ralph-wrap: a thing happened\n"
@@ -181,16 +185,16 @@ def test_colours_mark_the_labels_only() -> None:
 
 def test_no_control_characters_reach_a_terminal() -> None:
     """The name of a file in a message or a hint does nothing but stand there, on its line."""
-    with _narrated(terminal=True) as (teller, reader):
-        teller.warning("name.seen", NASTY, NASTY)
+    with _narrated(terminal=True) as (_, reader):
+        log.warning("name.seen", NASTY, NASTY)
         printed = _read(reader).decode()
     assert printed == f"ralph-wrap: warning: {HARMLESS}\nralph-wrap: hint: {HARMLESS}\n"
 
 
 def test_objects_are_ascii() -> None:
     """Whatever a program that reads them takes them for, and nothing is lost."""
-    with _narrated() as (teller, reader):
-        teller.event("name.seen", NASTY, path=Path(NASTY.replace("\0", "")))
+    with _narrated() as (_, reader):
+        log.event("name.seen", NASTY, path=Path(NASTY.replace("\0", "")))
         line = _read(reader)
     assert line.isascii()
     assert line.count(b"\n") == 1
@@ -204,8 +208,8 @@ def test_objects_are_ascii() -> None:
 
 def test_a_block_is_shown_although_it_is_no_text() -> None:
     """Half a character is written as its number."""
-    with _narrated(terminal=True) as (teller, reader):
-        teller.block("name.seen", "one line", "one\n\udcff")
+    with _narrated(terminal=True) as (_, reader):
+        log.block("name.seen", "one line", "one\n\udcff")
         assert _read(reader) == b"one\n\\udcff\n"
 
 
@@ -225,9 +229,9 @@ def test_all_events_are_logged(tmp_path: Path) -> None:
     """Also those that are not narrated, and those from before there was a file, in order."""
     path = tmp_path / "events.jsonl"
     with _narrated() as (teller, _):
-        teller.event("early.happened", "before")
+        log.event("early.happened", "before")
         teller.attach(path, agent_id="a3f2", session_id="x-a3f2")
-        _tell_everything(teller)
+        _tell_everything()
     early = {"level": "info", "event": "early.happened", "message": "before"}
     identity = {"agent_id": "a3f2", "session_id": "x-a3f2"}
     logged = [_timeless(line) for line in path.read_text().splitlines()]
@@ -244,7 +248,7 @@ def test_structlog_of_the_calling_program_loses_no_event(tmp_path: Path, wrapper
     try:
         with _narrated() as (teller, _):
             teller.attach(path)
-            teller.event("worktree.removed", "removed")
+            log.event("worktree.removed", "removed")
     finally:
         structlog.reset_defaults()
     assert [json.loads(line)["event"] for line in path.read_text().splitlines()] == ["worktree.removed"]
@@ -256,7 +260,7 @@ def test_a_log_is_appended_to(tmp_path: Path) -> None:
     path.write_text('{"event": "before"}\n')
     with _narrated() as (teller, _):
         teller.attach(path)
-        teller.event("after.happened")
+        log.event("after.happened")
     assert [json.loads(line)["event"] for line in path.read_text().splitlines()] == [
         "before",
         "after.happened",
@@ -270,9 +274,9 @@ def test_a_log_that_cannot_be_written_stops_no_session(tmp_path: Path, kind: str
     if kind == "symlink":
         path.symlink_to(tmp_path / "behind")
     with _narrated() as (teller, reader):
-        teller.event("early.happened")
+        log.event("early.happened")
         teller.attach(path)
-        teller.event("thing.happened", "a thing happened")
+        log.event("thing.happened", "a thing happened")
         assert _timeless(_read(reader))["message"] == "a thing happened"
     assert not (tmp_path / "behind").exists()
 
@@ -285,7 +289,8 @@ def test_a_full_disk_behind_stderr_stops_no_session(tmp_path: Path) -> None:
     with FileIO("/dev/full", "w") as full:
         teller = Log(full.fileno(), terminal=False, colour=False)
         teller.attach(tmp_path / "events.jsonl")
-        teller.event("thing.happened", "a thing happened")
+        with teller.in_use():
+            log.event("thing.happened", "a thing happened")
         teller.close()
     assert _timeless((tmp_path / "events.jsonl").read_text())["event"] == "thing.happened"
 
@@ -295,7 +300,7 @@ def test_a_listener_that_went_away_stops_no_session(tmp_path: Path) -> None:
     with _narrated() as (teller, reader):
         reader.close()
         teller.attach(tmp_path / "events.jsonl")
-        teller.event("thing.happened", "a thing happened")
+        log.event("thing.happened", "a thing happened")
     assert _timeless((tmp_path / "events.jsonl").read_text())["event"] == "thing.happened"
 
 
@@ -303,7 +308,8 @@ def test_a_closed_stderr_stops_no_session(tmp_path: Path) -> None:
     """As above, for ``2>&-``."""
     teller = Log(1 << 20, terminal=False, colour=False)
     teller.attach(tmp_path / "events.jsonl")
-    teller.event("thing.happened", "a thing happened")
+    with teller.in_use():
+        log.event("thing.happened", "a thing happened")
     teller.close()
     assert _timeless((tmp_path / "events.jsonl").read_text())["event"] == "thing.happened"
 
@@ -312,9 +318,9 @@ def test_a_listener_that_stands_still_is_not_waited_for_long(tmp_path: Path) -> 
     """A second for each message: a session with a message has work to save."""
     with _narrated() as (teller, reader):
         teller.attach(tmp_path / "events.jsonl")
-        teller.event("much.happened", "x" * 200_000)
+        log.event("much.happened", "x" * 200_000)
         begun = time.monotonic()
-        teller.event("more.happened", "y" * 200_000)
+        log.event("more.happened", "y" * 200_000)
         took = time.monotonic() - begun
         printed = _read(reader)
     assert took < CAP
@@ -330,8 +336,8 @@ def test_a_line_that_another_process_has_not_ended_stays_alone(tmp_path: Path, l
     path.write_bytes(left)
     with _narrated() as (teller, _):
         teller.attach(path)
-        teller.event("after.happened")
-        teller.event("again.happened")
+        log.event("after.happened")
+        log.event("again.happened")
     first, *others = path.read_bytes().splitlines()
     assert first == left
     assert [json.loads(line)["event"] for line in others] == ["after.happened", "again.happened"]
@@ -342,10 +348,10 @@ def test_a_warning_that_comes_again_is_said_once_and_counted(tmp_path: Path) -> 
     with _narrated() as (teller, reader):
         teller.attach(tmp_path / "events.jsonl")
         for number in (1, 2, 13):
-            teller.warning("snapshot.failed", f"no snapshot of iteration {number}: full")
-        teller.warning("snapshot.failed", "no snapshot of iteration 14: locked")
-        teller.event("thing.happened", "a thing happened")
-        teller.event("thing.happened", "a thing happened")
+            log.warning("snapshot.failed", f"no snapshot of iteration {number}: full")
+        log.warning("snapshot.failed", "no snapshot of iteration 14: locked")
+        log.event("thing.happened", "a thing happened")
+        log.event("thing.happened", "a thing happened")
         teller.tell_repeated()
         teller.close()
         printed = [json.loads(line) for line in _read(reader).splitlines()]
@@ -362,8 +368,9 @@ def test_a_warning_that_comes_again_is_said_once_and_counted(tmp_path: Path) -> 
 def test_a_log_that_never_has_a_file_does_not_grow(tmp_path: Path) -> None:
     """A server runs for months without one; what comes first is kept for a session that begins."""
     teller = Log(os.open(os.devnull, os.O_WRONLY), terminal=False, colour=False)
-    for number in range(3000):
-        teller.event("server.event", number=number)
+    with teller.in_use():
+        for number in range(3000):
+            log.event("server.event", number=number)
     path = tmp_path / "events.jsonl"
     teller.attach(path)
     teller.close()

@@ -12,8 +12,10 @@ from ralph_wrap.state import report
 from ralph_wrap.state.ids import agent_id_of
 from ralph_wrap.state.project import Project, registries
 from ralph_wrap.state.record import SessionRecord, UnreadableRecord
-from ralph_wrap.system.log import Commands, Log
+from ralph_wrap.system.log import Commands, get_logger
 from ralph_wrap.system.text import command, shortened
+
+log = get_logger()
 
 _TITLE = 48  # columns
 
@@ -65,14 +67,11 @@ class _FoundSession(NamedTuple):
     directory: Path
 
 
-def plan(tasks: Sequence[Task], state: BatchState, project: Project, log: Log) -> list[OpenTask]:
+def plan(tasks: Sequence[Task], state: BatchState, project: Project) -> list[OpenTask]:
     """Return the tasks to do, in the order of the file, and complete the state of those that were begun.
 
     A batch may have been killed before it wrote down what became of a task. The records of sessions know it.
     The user may also have gone on with a session by ``ralph-wrap resume``.
-
-    Arguments:
-        log: names a task that a session claims to have done, without a proof.
 
     Raises:
         OSError: the state cannot be written.

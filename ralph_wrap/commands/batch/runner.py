@@ -16,10 +16,12 @@ from ralph_wrap.commands.batch.state import BatchState, new_task
 from ralph_wrap.config.task_file import Task
 from ralph_wrap.errors import RalphError
 from ralph_wrap.loop.usage_limit_wait import clock
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import shortened, span
 from ralph_wrap.system.uptime import uptime
+
+log = get_logger()
 
 _TICK = 1000.0  # milliseconds between two updates of the status line
 _TITLE = 48  # columns
@@ -62,7 +64,6 @@ class BatchRunner:
         state: remembers each change before it counts.
         start: starts the process of a session, given the task and its token.
         signals: entered handlers.
-        log: gets a line for each event.
 
     Attributes:
         ended_by: ``signal``, ``max-cost``, ``max-time`` or ``usage-limit``, if one of them ended the batch
@@ -77,7 +78,6 @@ class BatchRunner:
         state: BatchState,
         start: Callable[[OpenTask, str], StartedProcess],
         signals: SignalHandlers,
-        log: Log,
     ) -> None:
         self.ended_by = ""
         self._queue = [*tasks]
@@ -86,7 +86,6 @@ class BatchRunner:
         self._state = state
         self._start = start
         self._signals = signals
-        self._log = log
         self._running: list[BatchSession] = []
         self._forwarded = 0
         self._began = time.monotonic()
@@ -109,7 +108,7 @@ class BatchRunner:
                 self._forward()
                 self._collect()
         finally:
-            self._log.progress("")
+            current().progress("")
             self._end_all()
 
     def _start_some(self) -> None:
@@ -126,7 +125,7 @@ class BatchRunner:
             message = (
                 f"the account's usage limit is reached: no session starts before {clock(self._announced)}"
             )
-            self._log.event("batch.paused", message, until=self._announced)
+            log.event("batch.paused", message, until=self._announced)
 
     def _begin(self, wanted: OpenTask) -> None:
         key = wanted.task.key
@@ -135,7 +134,7 @@ class BatchRunner:
         try:
             process = self._start(wanted, self._state.tasks[key].token)
         except RalphError as error:
-            self._log.error("task.not_started", f"{_title(wanted.task)}: {error.message}", error.hint)
+            log.error("task.not_started", f"{_title(wanted.task)}: {error.message}", error.hint)
             self._state.keep(
                 key,
                 self._state.tasks[key]._replace(ended_by="not-started", exit_status=error.exit_code),
@@ -156,7 +155,7 @@ class BatchRunner:
 
     def _timeout(self) -> float | None:
         """Return the time until something must be looked at without an event, in milliseconds."""
-        waits = [_TICK] if self._log.shows_progress else []
+        waits = [_TICK] if current().shows_progress else []
         if self._limits.max_time is not None and not self.ended_by:
             waits.append(1000 * (self._began + self._limits.max_time - time.monotonic()))
         if self._queue and not self.ended_by and len(self._running) < self._limits.jobs:  # paused
@@ -168,7 +167,7 @@ class BatchRunner:
         cost = f" · ${self._state.spent:.2f}" if self._state.spent else ""
         time_used = span(time.monotonic() - self._began)
         names = ", ".join(session.id for session in self._running if session.id)
-        self._log.progress(f"{done} of {self._count} ended · running: {names or '-'} · {time_used}{cost}")
+        current().progress(f"{done} of {self._count} ended · running: {names or '-'} · {time_used}{cost}")
 
     def _check_limits(self) -> None:
         limits = self._limits
@@ -187,7 +186,7 @@ class BatchRunner:
             return
         self.ended_by = reason
         what = "the sessions end, and their work is saved" if self._running else "no more sessions start"
-        self._log.warning("batch.stopped", f"{message}; {what}", hint)
+        log.warning("batch.stopped", f"{message}; {what}", hint)
         self._signal(signal.SIGTERM)
 
     def _forward(self) -> None:
@@ -196,7 +195,7 @@ class BatchRunner:
         while self._forwarded < cancel.count:
             self._forwarded += 1
             if self._forwarded == 1 and self._running:
-                self._log.event("batch.stopped", "a signal came: the sessions end, and their work is saved")
+                log.event("batch.stopped", "a signal came: the sessions end, and their work is saved")
             self.ended_by = "signal"
             self._signal(cancel.first or signal.SIGTERM)
 
@@ -221,18 +220,18 @@ class BatchRunner:
             self._limited_until = session.limited_until
             self._paused_until = uptime() + session.limited_until - time.time()
         if line is not None:
-            line.print_on(self._log)
+            line.print_on()
 
     def _finish(self, session: BatchSession) -> None:
         self._running.remove(session)
         os.close(session.events)
         line = session.finished()
         self._state.keep(session.key, session.state)
-        line.print_on(self._log)
+        line.print_on()
         if session.state.ended_by == "signal" and not self.ended_by:
             # docker stop sends one to each session. A second one from us would take away the time to save.
             self.ended_by = "signal"
-            self._log.warning("batch.stopped", "a signal ended a session; no more sessions start")
+            log.warning("batch.stopped", "a signal ended a session; no more sessions start")
         elif session.state.ended_by == "usage-limit" and uptime() >= self._paused_until:
             self._stop("usage-limit", "the account's usage limit is reached")
 

@@ -10,8 +10,10 @@ from ralph_wrap.commands.batch.plan import OpenTask
 from ralph_wrap.commands.batch.state import TaskState, is_done
 from ralph_wrap.state.session_files import parsed
 from ralph_wrap.state.wording import ending_in_words
-from ralph_wrap.system.log import Commands, Log
+from ralph_wrap.system.log import Commands, get_logger
 from ralph_wrap.system.text import shortened
+
+log = get_logger()
 
 _CHUNK = 1 << 16
 _WIDTH = 59  # columns: the line, with "ralph-wrap: warning: ", fits into a terminal of 80
@@ -38,7 +40,7 @@ class Line(NamedTuple):
     hint: str = ""
     facts: tuple[tuple[str, Any], ...] = ()
 
-    def print_on(self, log: Log) -> None:
+    def print_on(self) -> None:
         """Print the line."""
         if self.level == "info":
             log.event(self.event, self.message, **dict(self.facts))

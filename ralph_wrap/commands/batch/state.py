@@ -32,7 +32,9 @@ from ralph_wrap.state.project import Project, prepare_root, registries
 from ralph_wrap.system import files
 from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.document import DocumentFormat
-from ralph_wrap.system.log import Commands, Log
+from ralph_wrap.system.log import Commands, get_logger
+
+log = get_logger()
 
 _KIND = "batch"  # of what is signed here
 _FORMAT = DocumentFormat(version=1, largest=64 << 20, indent=1)
@@ -85,7 +87,6 @@ class BatchState:
         directory: of the batch.
         project: of the batch.
         lock: the lock that only this process holds.
-        log: gets a warning if the state counts only because the user says so.
 
     Attributes:
         lock: as above; the process of a session frees its copy.
@@ -93,10 +94,9 @@ class BatchState:
 
     """
 
-    def __init__(self, directory: Path, project: Project, lock: files.FileLock, log: Log) -> None:
+    def __init__(self, directory: Path, project: Project, lock: files.FileLock) -> None:
         self._path = directory / "state.json"
         self._project = project
-        self._log = log
         self.lock = lock
         for leftover in files.temporaries(self._path):  # of a batch that was killed
             leftover.unlink(missing_ok=True)
@@ -139,19 +139,18 @@ class BatchState:
         if loaded["signature"] != session_start.signature(_KIND, [fields], self._path, self._project):
             if self._project.environ.get(IMPLIES) != "1":  # in a container, the agent is there, too
                 raise ValueError(f"another program or machine has written {self._path}, or it was moved")
-            self._log.warning("batch.not_signed", f"{self._path} has no signature of this machine; it counts")
+            log.warning("batch.not_signed", f"{self._path} has no signature of this machine; it counts")
         return {key: TaskState(**task) for key, task in fields.items()}
 
 
 @contextlib.contextmanager
-def opened(project: Project, file: Path, cancel: CancelToken, log: Log) -> Iterator[BatchState]:
+def opened(project: Project, file: Path, cancel: CancelToken) -> Iterator[BatchState]:
     """Lock the batch of a task file, and yield its state.
 
     Arguments:
         project: of the batch.
         file: the task file.
         cancel: ends the waiting for sessions of an earlier batch.
-        log: names what it waits for.
 
     Raises:
         ConflictError: another process does the tasks of this file.
@@ -165,16 +164,16 @@ def opened(project: Project, file: Path, cancel: CancelToken, log: Log) -> Itera
     if lock is None:
         raise ConflictError(f"another process does the tasks of {file}", "to see its sessions: ralph-wrap ps")
     try:
-        sessions = _lock_of_sessions(directory / "sessions.lock", cancel, log)
+        sessions = _lock_of_sessions(directory / "sessions.lock", cancel)
         try:
-            yield BatchState(directory, project, lock, log)
+            yield BatchState(directory, project, lock)
         finally:
             sessions.release()
     finally:
         lock.release()
 
 
-def _lock_of_sessions(path: Path, cancel: CancelToken, log: Log) -> files.FileLock:
+def _lock_of_sessions(path: Path, cancel: CancelToken) -> files.FileLock:
     """Wait until every session of an earlier batch has ended: it got SIGTERM when that batch was killed."""
     is_announced = False
     while (lock := files.try_lock(path)) is None:

@@ -14,12 +14,14 @@ from ralph_wrap.commands.fetch.remote import RemoteSessions
 from ralph_wrap.errors import ConflictError
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.project import Project
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
+
+log = get_logger()
 
 __all__ = ["FetchedSession", "fetch", "take_over"]
 
 
-def fetch(project: Project, remote: str, log: Log, *, again: Collection[str] = ()) -> list[FetchedSession]:
+def fetch(project: Project, remote: str, *, again: Collection[str] = ()) -> list[FetchedSession]:
     """Bring every session of a remote into this repository.
 
     Arguments:
@@ -31,12 +33,12 @@ def fetch(project: Project, remote: str, log: Log, *, again: Collection[str] = (
         RalphError: the remote does not answer.
 
     """
-    sessions = RemoteSessions(project, remote, log)
+    sessions = RemoteSessions(project, remote)
     ids = sessions.fetch()
     return SessionImport(project, sessions, again).bring(ids)
 
 
-def take_over(project: Project, remote: str, name: str, log: Log, *, at_once: bool) -> tuple[str, str]:
+def take_over(project: Project, remote: str, name: str, *, at_once: bool) -> tuple[str, str]:
     """Bring one session into this repository; return its agent id, and the claim to take over.
 
     Arguments:
@@ -50,7 +52,7 @@ def take_over(project: Project, remote: str, name: str, log: Log, *, at_once: bo
         RalphError: the remote does not answer.
 
     """
-    sessions = RemoteSessions(project, remote, log)
+    sessions = RemoteSessions(project, remote)
     agent_id = sessions.id_of(name)
     oid, claim = sessions.fetch_one(agent_id)
     [entry] = SessionImport(project, sessions).bring([agent_id])

@@ -15,8 +15,10 @@ from ralph_wrap.state.ids import is_agent_id
 from ralph_wrap.state.project import Project, repository_of
 from ralph_wrap.state.remote_claim import CLAIMS, RemoteClaim
 from ralph_wrap.state.remote_refs import every_refspec, everything, fetched, refspecs
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.text import command
+
+log = get_logger()
 
 _PATIENCE = 600.0  # seconds of silence of git fetch
 _LOOK = 0.1  # seconds between two looks at it
@@ -39,7 +41,7 @@ class RemoteSessions:
 
     """
 
-    def __init__(self, project: Project, remote: str, log: Log) -> None:
+    def __init__(self, project: Project, remote: str) -> None:
         repository = repository_of(project)
         if remote not in (names := list_remotes(project.git)):
             listed = f"the remotes are: {', '.join(names)}"
@@ -48,7 +50,6 @@ class RemoteSessions:
             )
         self._project = project
         self.name = remote
-        self._log = log
         self.git: Git = project.git._replace(cwd=project.main, git_dir=repository.common_dir)
         self._refs: dict[str, str] | None = None  # a thousand sessions have thousands of refs
         self._claims: dict[str, RemoteClaim] = {}  # by object id
@@ -113,7 +114,7 @@ class RemoteSessions:
         """
         deadline = time.monotonic() + BEATS * claim.beat
         while (left := deadline - time.monotonic()) > 0:
-            self._log.progress(f"session {claim.id} may run on {claim.node}: watching it for {left:.0f} s")
+            current().progress(f"session {claim.id} may run on {claim.node}: watching it for {left:.0f} s")
             time.sleep(min(left, claim.beat / 2, 5.0))
             now, found = self.fetch_one(claim.id)
             if now != oid and found.state == remote_claim.RUNNING:
@@ -121,7 +122,7 @@ class RemoteSessions:
             oid = now
             if found.state != remote_claim.RUNNING:
                 break
-        self._log.progress("")
+        current().progress("")
         return oid
 
     def settled(self, agent_id: str, oid: str, *, at_once: bool) -> tuple[str, RemoteClaim]:
@@ -148,7 +149,7 @@ class RemoteSessions:
         raise self._lives(claim)
 
     def _lives(self, claim: RemoteClaim) -> ConflictError:
-        self._log.progress("")
+        current().progress("")
         resume = f"ralph-wrap resume {claim.id} --remote {self.name} --take-over"
         return ConflictError(
             f"session {claim.session} runs on {claim.node or 'another machine'}",
@@ -172,7 +173,7 @@ class RemoteSessions:
             try:
                 self._claims[oid] = remote_claim.decode(blobs.get(oid, b""), agent_id)
             except ValueError as error:
-                self._log.event("claim.unreadable", id=agent_id, reason=str(error))
+                log.event("claim.unreadable", id=agent_id, reason=str(error))
         known = {agent_id: self._claims[oid] for agent_id, oid in oids.items() if oid in self._claims}
         return {agent_id: claim for agent_id, claim in known.items() if claim.id == agent_id}
 

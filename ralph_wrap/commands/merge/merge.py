@@ -30,13 +30,15 @@ from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import RUN, Project, own_registry, prepare_root, repository_of
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.system.cancel import NEVER, CancelToken
-from ralph_wrap.system.log import Commands, Log, lines_of
+from ralph_wrap.system.log import Commands, get_logger, lines_of
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import temporary
 from ralph_wrap.worktree.own_rule import without_rule
 from ralph_wrap.worktree.save.detached import detached_commits
 from ralph_wrap.worktree.temporary import TemporaryWorktree
 from ralph_wrap.worktree.user_checkout import UserCheckout, names
+
+log = get_logger()
 
 
 class LandingResult(NamedTuple):
@@ -97,7 +99,6 @@ class _LandingContext(NamedTuple):
     into_main: bool
     check: str
     check_timeout: float
-    log: Log
     cancel: CancelToken
 
     @property
@@ -111,7 +112,6 @@ def land(
     wanted: Sequence[Branch],
     target: LandingTarget,
     *,
-    log: Log,
     method: MergeMethod = MergeMethod.MERGE,
     best_order: bool = False,
     check: str = "",
@@ -139,8 +139,8 @@ def land(
     project = project._replace(git=project.git._replace(env={**project.git.env, **committer(project)}))
     home = own_registry(project)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(temporary.turn(repository, home, log, cancel))
-        tip = _first_tip(project, home, target, log)
+        stack.enter_context(temporary.turn(repository, home, cancel))
+        tip = _first_tip(project, home, target)
         decided = {branch.name: _before_trying(project.git, branch, target, tip) for branch in wanted}
         to_try = [branch for branch in wanted if decided[branch.name] is None]
         landed = [result for branch in wanted if (result := decided[branch.name])]
@@ -151,7 +151,7 @@ def land(
             if best_order:
                 to_try = best(trial, repository, to_try, tip, cancel)
             landing = _LandingContext(
-                project, home, trial, target, method, target.name == main, check, check_timeout, log, cancel
+                project, home, trial, target, method, target.name == main, check, check_timeout, cancel
             )
             landed += [_land(landing, branch) for branch in to_try]
     titles = {branch.name: branch.title for branch in wanted}
@@ -169,10 +169,10 @@ def land(
     return landed if best_order else sorted(landed, key=lambda result: order.index(result.branch))
 
 
-def _first_tip(project: Project, home: Registry, target: LandingTarget, log: Log) -> str:
+def _first_tip(project: Project, home: Registry, target: LandingTarget) -> str:
     """Undo what a killed landing left, and return the tip of the target."""
     try:
-        recover(project, home, log)
+        recover(project, home)
         temporary.tidy(repository_of(project), home)
         return _tip(project.git, target)
     except OSError as error:
@@ -265,7 +265,7 @@ def _try(landing: _LandingContext, branch: Branch) -> LandingResult:
     added = [change.path for change in changes if change.new_mode == GITLINK != change.old_mode]
     without_files = gitlinks.unnamed(git, trial.commit, added)
     for path in without_files:
-        landing.log.warning(
+        log.warning(
             "gitlink.landed",
             f"the files in {path} have not come along with {branch.name}: it is {gitlinks.REPOSITORY}",
             path=path,
@@ -366,7 +366,7 @@ def _move(
     try:  # before another session can see the move; a note of a landing that then fails does no harm
         landings.note(landing.home.directory, *step)
     except OSError as error:
-        landing.log.warning(
+        log.warning(
             "landing.not_noted", f"sessions that run now will report this landing as a change: {error}"
         )
     with without_rule(landing.repository, checkouts, changes):
@@ -375,9 +375,7 @@ def _move(
 
 def _check(landing: _LandingContext, branch: Branch, tip: str) -> tuple[int, bool]:
     """Run the check, and return its exit status, and whether it ended in time."""
-    landing.log.event(
-        "check.started", f"check of {branch.name}: {landing.check.strip().partition(chr(10))[0]}"
-    )
+    log.event("check.started", f"check of {branch.name}: {landing.check.strip().partition(chr(10))[0]}")
     ended_with = run_check(
         landing.check,
         landing.trial.path,
@@ -388,7 +386,7 @@ def _check(landing: _LandingContext, branch: Branch, tip: str) -> tuple[int, boo
         cancel=landing.cancel,
     )
     status = _TIMED_OUT if ended_with is None else ended_with
-    landing.log.event("check.ended", branch=branch.name, status=status)
+    log.event("check.ended", branch=branch.name, status=status)
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     result = check_results.CheckResult(
         status, landing.target.name, tip, ended, trust.digest({"check": landing.check})
@@ -397,11 +395,11 @@ def _check(landing: _LandingContext, branch: Branch, tip: str) -> tuple[int, boo
         check_results.keep(landing.project, branch.tip, result)
     except (RalphError, OSError) as error:  # the result is only for review and the web page
         hint = error.hint if isinstance(error, RalphError) else ""
-        landing.log.warning("check.not_kept", f"review will not show the result of the check: {error}", hint)
+        log.warning("check.not_kept", f"review will not show the result of the check: {error}", hint)
     return status, ended_with is not None
 
 
-def undo_killed(project: Project, log: Log) -> None:
+def undo_killed(project: Project) -> None:
     """Undo a landing that was killed half-way, unless another landing is running.
 
     Raises:
@@ -417,8 +415,8 @@ def undo_killed(project: Project, log: Log) -> None:
         or temporary.is_taken(repository)
     ):
         return
-    with contextlib.suppress(StoppedError), temporary.turn(repository, home, log, NEVER, wait=False):
-        recover(project, home, log)
+    with contextlib.suppress(StoppedError), temporary.turn(repository, home, NEVER, wait=False):
+        recover(project, home)
         temporary.tidy(repository, home)
 
 

@@ -49,11 +49,13 @@ from ralph_wrap.state.session_start import is_signed, signature
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat
 from ralph_wrap.system.files import lock_holder
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.worktree.model import TEMPORARY
 from ralph_wrap.worktree.ownership import is_locked_for
 from ralph_wrap.worktree.temporary import REASON, TemporaryWorktree
 from ralph_wrap.worktree.user_checkout import UserCheckout, names, restore_files
+
+log = get_logger()
 
 _KIND = "landing"  # of what is signed here
 _NOTE = landings.IN_PROGRESS
@@ -207,7 +209,7 @@ def has_note(home: Registry) -> bool:
     return (home.directory / _NOTE).exists()
 
 
-def recover(project: Project, home: Registry, log: Log) -> None:
+def recover(project: Project, home: Registry) -> None:
     """Undo a killed landing of this user; the caller holds the landing's lock.
 
     Raises:

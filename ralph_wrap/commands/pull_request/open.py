@@ -30,8 +30,10 @@ from ralph_wrap.git import (
 from ralph_wrap.git.read_back import require_whole
 from ralph_wrap.git.remote import list_remotes, push_addresses, push_error, start_push, without_secrets
 from ralph_wrap.state.project import Project, objects_of, repository_of
-from ralph_wrap.system.log import Commands, Log, one_line
+from ralph_wrap.system.log import Commands, current, get_logger, one_line
 from ralph_wrap.system.text import and_more, command
+
+log = get_logger()
 
 _PATIENCE = 120.0  # seconds for the push
 _LONGEST = 200  # characters of a line that an agent wrote; GitHub takes 256 in a title
@@ -67,7 +69,7 @@ class OpenedPullRequest(NamedTuple):
 
 
 def open_pull_request(
-    project: Project, name: str, log: Log, approve: Callable[[str, str], object]
+    project: Project, name: str, approve: Callable[[str, str], object]
 ) -> OpenedPullRequest:
     """Push a branch and open a pull request for it, or return the one that is already open.
 
@@ -104,15 +106,15 @@ def open_pull_request(
     with objects_of(project) as objects:
         commits = commits_without(objects, [branch.tip], main.tip)[::-1]
     require_whole(git, [branch.tip], [main.tip])
-    _warn_of_others(git, branch, main, f"{remote}/{base}", len(commits), log)
+    _warn_of_others(git, branch, main, f"{remote}/{base}", len(commits))
     page = None
     if not github.is_installed(environ):
         page = github.page_to_open(addresses[0], base, branch.name, environ)
     try:
         if page is None:
-            log.progress("gh: looking for the repository")
+            current().progress("gh: looking for the repository")
             home = github.repository(project.checkout, environ)
-        log.progress(f"push: {branch.name} to {remote}")
+        current().progress(f"push: {branch.name} to {remote}")
         _push(git, remote, branch)
         log.event("branch.pushed", f"pushed {branch.name} to {remote}", branch=branch.name, commit=branch.tip)
         if page is not None:
@@ -122,7 +124,7 @@ def open_pull_request(
                 "install it: https://cli.github.com",
             )
             return OpenedPullRequest(branch.id, branch.name, base, page, remote, created=False, to_open=True)
-        log.progress(f"gh: pull request in {home.url}")
+        current().progress(f"gh: pull request in {home.url}")
         owner = _owner(addresses[0]) or home.owner.lower()
         pulls = github.open_pulls(project.checkout, environ, home, branch.name, base)
         url = next((pull.url for pull in pulls if pull.head_owner.lower() == owner), None)
@@ -137,7 +139,7 @@ def open_pull_request(
             )
         )
     finally:
-        log.progress("")
+        current().progress("")
 
 
 def _require_finished(branch: Branch) -> None:
@@ -200,9 +202,7 @@ def _name_on_remote(main: MainBranch, remotes: Sequence[str]) -> str:
     return min((*names, main.ref.removeprefix(HEADS)), key=len)
 
 
-def _warn_of_others(
-    git: Git, branch: Branch, main: MainBranch, remote_branch: str, own_commits: int, log: Log
-) -> None:
+def _warn_of_others(git: Git, branch: Branch, main: MainBranch, remote_branch: str, own_commits: int) -> None:
     """Log a warning if the pull request would also have unpushed commits of the main branch."""
     ref = f"{_REMOTES}{remote_branch}"
     remote_tip = list_refs(git, ref).get(ref)

@@ -17,7 +17,7 @@ from ralph_wrap.errors import GitError, RalphError, RefusedError
 from ralph_wrap.git import CommitSummary, Git, commits_only_on, delete_ref, list_refs, worktree_holding
 from ralph_wrap.git.read_back import find_damage, other_tips
 from ralph_wrap.state.project import Project, repository_of
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.text import and_more, command
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import find, holds_its_branch
@@ -26,6 +26,8 @@ from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.remove import remove
 from ralph_wrap.worktree.save.result import Losses
 from ralph_wrap.worktree.trash import new_name
+
+log = get_logger()
 
 _SHOWN = 20  # commits that a refusal lists
 
@@ -45,7 +47,6 @@ def cleanup(
     cwd: Path,
     keep_branch: bool,
     force: bool,
-    log: Log,
 ) -> CleanedWorktree:
     """Remove a worktree that ralph-wrap made.
 
@@ -72,16 +73,14 @@ def cleanup(
         )
     # Not the checkout: it may be the worktree to remove.
     git = project.git._replace(cwd=common_dir, git_dir=common_dir)
-    tip = None if keep_branch else _tip_to_delete(tree, git, log)
-    _remove(project, tree, git, tip, log, force=force)
-    deleted = tip is not None and _delete_branch(git, tree, tip, log, force=force)
-    _tidy(common_dir, log)
+    tip = None if keep_branch else _tip_to_delete(tree, git)
+    _remove(project, tree, git, tip, force=force)
+    deleted = tip is not None and _delete_branch(git, tree, tip, force=force)
+    _tidy(common_dir)
     return CleanedWorktree(removed=True, branchDeleted=deleted, path=os.fspath(tree.path))
 
 
-def _remove(
-    project: Project, tree: LinkedWorktree, git: Git, tip: str | None, log: Log, *, force: bool
-) -> None:
+def _remove(project: Project, tree: LinkedWorktree, git: Git, tip: str | None, *, force: bool) -> None:
     """Remove a worktree, unless work would be lost with it and with its branch at a tip."""
     if tip is not None and not force and (damage := _damage(git, tree, tip)):
         raise RefusedError(
@@ -127,7 +126,7 @@ def _require_no_loss(tree: LinkedWorktree, losses: Losses, own_commits: Sequence
     )
 
 
-def _tip_to_delete(tree: LinkedWorktree, git: Git, log: Log) -> str | None:
+def _tip_to_delete(tree: LinkedWorktree, git: Git) -> str | None:
     """Return the tip of the branch to delete; ``None`` if the branch does not exist, or is not ours."""
     ref = f"refs/heads/{tree.branch}"
     if not tree.branch_created or not holds_its_branch(tree):
@@ -143,7 +142,7 @@ def _named(tree: LinkedWorktree, commit: CommitSummary) -> str:
     return f"commit only on {tree.branch}: {commit.id[:12]} {commit.subject}"
 
 
-def _delete_branch(git: Git, tree: LinkedWorktree, tip: str, log: Log, *, force: bool) -> bool:
+def _delete_branch(git: Git, tree: LinkedWorktree, tip: str, *, force: bool) -> bool:
     ref = f"refs/heads/{tree.branch}"
     reason = ""
     try:
@@ -165,7 +164,7 @@ def _delete_branch(git: Git, tree: LinkedWorktree, tip: str, log: Log, *, force:
     return not reason
 
 
-def _tidy(common_dir: Path, log: Log) -> None:
+def _tidy(common_dir: Path) -> None:
     """Remove our lines from the configuration; a failure is only a warning, since the worktree is gone."""
     try:
         with repository_lock(common_dir):

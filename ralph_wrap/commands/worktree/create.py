@@ -36,7 +36,7 @@ from ralph_wrap.session.preflight import layout_of
 from ralph_wrap.state.project import WORKTREES, Project, repository_of
 from ralph_wrap.system import files
 from ralph_wrap.system.cancel import CancelToken
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.text import named
 from ralph_wrap.worktree.create.report_copies import provide
 from ralph_wrap.worktree.ignore import RULE, appended, ensure_ignored
@@ -45,6 +45,8 @@ from ralph_wrap.worktree.managed.create import make
 from ralph_wrap.worktree.managed.git_config import require_configurable
 from ralph_wrap.worktree.managed.metadata import WorktreeMetadata
 from ralph_wrap.worktree.model import LinkedWorktree
+
+log = get_logger()
 
 _RACES = 1000  # names that other processes may take before us; more means a fault
 _NAMED = 3  # changed files that a warning lists
@@ -71,7 +73,6 @@ def create(
     links: Sequence[str],
     ignore: IgnoreLocation,
     copy: Sequence[str],
-    log: Log,
     cancel: CancelToken,
 ) -> CreatedWorktree:
     """Make a worktree on a new branch.
@@ -100,21 +101,21 @@ def create(
     git = project.git
     wanted = branch_name(git, prefix, words)
     commit = _commit(git, repository, base)
-    target = None if path is None else _checked_path(project, repository, path, log)
+    target = None if path is None else _checked_path(project, repository, path)
     _free_name(git, wanted, project.root / WORKTREES)
     layout = layout_of(sparse, tuple(links), project, commit)
     if not hooks or layout != EVERYTHING:
         require_configurable(git, repository)
-    _warn_of_changes(git, repository, log)
+    _warn_of_changes(git, repository)
     home_of(project)
     if around := project.around_worktrees:
-        _add_ignore_rule(*around, ignore, log)
+        _add_ignore_rule(*around, ignore)
     mark = WorktreeMetadata(branch=wanted, base=commit, branch_created=True, origin=current_branch(git))
     making = partial(
-        make, git, repository, hooks_off=not hooks, layout=layout, cancel=cancel, progress=log.progress
+        make, git, repository, hooks_off=not hooks, layout=layout, cancel=cancel, progress=current().progress
     )
     tree = _make(git, making, project.root / WORKTREES, target, mark)
-    provide(tree, git, project.checkout, copy, log=log, cancel=cancel)
+    provide(tree, git, project.checkout, copy, cancel=cancel)
     return CreatedWorktree(os.fspath(tree.path), tree.branch, tree.base)
 
 
@@ -127,7 +128,7 @@ def _commit(git: Git, repository: Repository, base: str | None) -> str:
     return commit
 
 
-def _checked_path(project: Project, repository: Repository, path: Path, log: Log) -> Path:
+def _checked_path(project: Project, repository: Repository, path: Path) -> Path:
     """Return a resolved path that does not exist, and is in no other checkout."""
     target = path.resolve()
     if os.path.lexists(path) or os.path.lexists(target):
@@ -159,7 +160,7 @@ def _checked_path(project: Project, repository: Repository, path: Path, log: Log
     return target
 
 
-def _warn_of_changes(git: Git, repository: Repository, log: Log) -> None:
+def _warn_of_changes(git: Git, repository: Repository) -> None:
     """Warn that uncommitted work stays in the checkout; our own ignore rule does not count."""
     try:
         with start_status(repository.checkout(git)) as asking:
@@ -189,7 +190,7 @@ def _is_only_the_rule(git: Git, repository: Repository) -> bool:
         return False
 
 
-def _add_ignore_rule(git: Git, repository: Repository, ignore: IgnoreLocation, log: Log) -> None:
+def _add_ignore_rule(git: Git, repository: Repository, ignore: IgnoreLocation) -> None:
     try:
         changed = ensure_ignored(git, repository, ignore)
     except IsolationError as error:

@@ -45,7 +45,7 @@ from ralph_wrap.git.read_back import find_damage, other_tips
 from ralph_wrap.state.ids import is_agent_id
 from ralph_wrap.state.project import WORKTREES, Project, repository_of
 from ralph_wrap.system import process_table, tmux
-from ralph_wrap.system.log import Commands, Log
+from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import and_more, named
 from ralph_wrap.worktree.create.report_copies import provide
 from ralph_wrap.worktree.ignore import ensure_ignored
@@ -115,7 +115,6 @@ def enter(
     cwd: Path,
     ignore: IgnoreLocation,
     copy: Sequence[str],
-    log: Log,
     in_tmux: bool = False,
 ) -> EnteredWorktree:
     """Make the worktree ``.ralph/worktrees/NAME`` on branch ``ralph/NAME`` for a session.
@@ -156,7 +155,7 @@ def enter(
         original_cwd=os.fspath(cwd),
     )
     tree = make(git, repository, path, mark)
-    provide(tree, git, project.checkout, copy, log=log)
+    provide(tree, git, project.checkout, copy)
     tmux_session = None
     if in_tmux:
         tree, tmux_session = _start_tmux(project, tree, name)

@@ -17,9 +17,13 @@ from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, o
 from ralph_wrap.interfaces.cli.options import ID, Json
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
 from ralph_wrap.state.project import Project, find_project
-from ralph_wrap.system.log import Log, one_line
+from ralph_wrap.system.log import get_logger, one_line
 from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import command
+
+log = get_logger()
+
+log = get_logger()
 
 
 def apply(
@@ -40,13 +44,13 @@ def apply(
     json: Json = False,
 ) -> None:
     """Put saved work into a checkout, all of it or nothing. Overwrites no file and stages nothing."""
-    with boundary("apply", json=json, project=directory) as log, SignalHandlers() as signals:
-        environ = become_owner(checkout or directory, log)
-        warn_of_tampering(checkout or directory, environ, log, refuse=not despite_tampering)
-        project, top = _project_and_top(directory, checkout, environ, log)
-        warn_of_programs(project, log)
+    with boundary("apply", json=json, project=directory), SignalHandlers() as signals:
+        environ = become_owner(checkout or directory)
+        warn_of_tampering(checkout or directory, environ, refuse=not despite_tampering)
+        project, top = _project_and_top(directory, checkout, environ)
+        warn_of_programs(project)
         branch = find(project, branches.read(project), name)
-        applied = use_case.apply(project, branch, top=top, log=log, cancel=signals.cancel)
+        applied = use_case.apply(project, branch, top=top, cancel=signals.cancel)
         if json:
             answer("apply", applied._asdict())
             return
@@ -68,13 +72,13 @@ def apply(
 
 
 def _project_and_top(
-    directory: Path, checkout: Path | None, environ: Mapping[str, str], log: Log
+    directory: Path, checkout: Path | None, environ: Mapping[str, str]
 ) -> tuple[Project, Path]:
     """Return the project with the branch, and the top level of the checkout to change.
 
     A checkout of another repository is in another project, which has the branch.
     """
-    project = open_project(directory, environ, log)
+    project = open_project(directory, environ)
     if checkout is None:
         return project, project.main
     of_checkout = find_project(checkout, environ)

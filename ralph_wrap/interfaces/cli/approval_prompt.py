@@ -17,9 +17,11 @@ from ralph_wrap.config.repository_trust import consequences, entries_to_approve,
 from ralph_wrap.errors import UntrustedError
 from ralph_wrap.state.project import Project, repository_of
 from ralph_wrap.system import privileges
-from ralph_wrap.system.log import Commands, Log, one_line
+from ralph_wrap.system.log import Commands, get_logger, one_line
 from ralph_wrap.system.signals import SignalHandlers, suspend
 from ralph_wrap.system.text import some
+
+log = get_logger()
 
 _LINES = 60  # of a prompt file; a terminal scrolls the first ones away
 _ANSWER = 1024  # bytes; a terminal returns one line per read
@@ -30,7 +32,6 @@ def require(
     settings: Settings,
     depends: Callable[[str], bool],
     signals: SignalHandlers | None,
-    log: Log,
 ) -> None:
     """Check that the user has approved what a command obeys of its project; if not, ask on the terminal.
 
@@ -38,7 +39,6 @@ def require(
         settings: of the command. The user approves the text in them; it is not read again.
         depends: tells whether the command depends on a key.
         signals: entered handlers.
-        log: records the approval.
 
     Raises:
         UntrustedError: the user has not approved them, and does not now.
@@ -88,7 +88,7 @@ def lines_of_repository(project: Project) -> Approvable | None:
     return Approvable(lines_of(entries), source, trust_root(project.repository), trust.REPOSITORY)
 
 
-def warn_of_programs(project: Project, log: Log) -> None:
+def warn_of_programs(project: Project) -> None:
     """Name once what the repository's configuration makes git run, if the user has not approved it."""
     if project.repository is None or project.git.safe is None or not project.git.safe.off:
         return
@@ -130,7 +130,7 @@ def _approve(project: Project, wanted: Approvable) -> None:
     trust.approve(wanted.root, wanted.commands, privileges.ensure_home(project.environ), wanted.purpose)
 
 
-def require_push(project: Project, remote: str, address: str, log: Log) -> None:
+def require_push(project: Project, remote: str, address: str) -> None:
     """Check that the user has approved a push to an address; if not, show it and ask on the terminal.
 
     Raises:

@@ -37,17 +37,17 @@ def audit(
     The exit status is 1 if you have not accepted all of it. What was there before the first session counts as
     accepted. An undo keeps the agent's version in .git/ralph-wrap-aside.
     """
-    with boundary("audit", json=json, project=directory) as log:
+    with boundary("audit", json=json, project=directory):
         if undo and accept:
             raise UsageError("--undo and --accept exclude each other", "give one of them")
-        environ = become_owner(directory, log)
+        environ = become_owner(directory)
         project = use_case.project_of(directory, environ)
         if undo:
-            log_problem(look.audit(project).problem, log)
+            log_problem(look.audit(project).problem)
             _show_undone(use_case.undo(project), json=json)
             return
         result = look.audit(project)
-        log_problem(result.problem, log)
+        log_problem(result.problem)
         if accept:
             _accept(project, result, use_case.rows(result))
             result = look.audit(project)

@@ -26,9 +26,11 @@ from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, p
 from ralph_wrap.interfaces.cli.options import Directory, flags, with_options
 from ralph_wrap.interfaces.cli.review import colour_of, table
 from ralph_wrap.state.project import Project
-from ralph_wrap.system.log import Log, on_stderr, one_line
+from ralph_wrap.system.log import current, get_logger, on_stderr, one_line
 from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import located
+
+log = get_logger()
 
 _CUT_SHORT = 124  # as timeout(1)
 _MAX_COST = "--batch-max-cost"
@@ -54,32 +56,31 @@ def batch(
     A task is a line "- [ ] title" with indented detail below it. In the prompt, {task} stands for the task.
     If the batch was stopped or killed, type it again: no task is done twice or lost.
     """
-    log = on_stderr(os.environ, log_format=typed.get("log_format"))
-    with boundary("batch", json=json, project=project, log=log), SignalHandlers() as signals:
+    messages = on_stderr(os.environ, log_format=typed.get("log_format"))
+    with boundary("batch", json=json, project=project, messages=messages), SignalHandlers() as signals:
         options, path = flags(typed), Path(file)
         limits = _limits(options)
-        environ = become_owner(project, log)
+        environ = become_owner(project)
         tasks = read_tasks(path)
-        launcher = BatchLauncher(project, environ, options, tuple(command or ()), signals, log)
+        launcher = BatchLauncher(project, environ, options, tuple(command or ()), signals)
         launcher.check(tasks, limits)
-        location, log.location = log.location, ""  # sessions have located the commands in their hints
+        # The sessions have located the commands in their hints already.
+        location, messages.location = messages.location, ""
         try:
-            with opened(launcher.project, path, signals.cancel, log) as state:
-                wanted = plan(tasks, state, launcher.project, log)
+            with opened(launcher.project, path, signals.cancel) as state:
+                wanted = plan(tasks, state, launcher.project)
                 log.event("batch.started", _beginning(file, len(tasks), len(wanted), limits.jobs))
-                runner = BatchRunner(
-                    wanted, limits, state, partial(launcher.start, state=state), signals, log
-                )
+                runner = BatchRunner(wanted, limits, state, partial(launcher.start, state=state), signals)
                 runner.run()
                 rows = outcome(tasks, state)
         except StoppedError as error:
-            print_error(error, log)
+            print_error(error)
             raise typer.Exit(128 + (signals.cancel.first or 0)) from None
         finally:
-            log.location = location
+            messages.location = location
         status = _status(rows, runner.ended_by, signals.cancel.first)
         spent = state.spent if runner.ended_by == "max-cost" else 0.0
-        _show(launcher.project, rows, status, _again(sys.argv[1:], limits.max_cost, spent), log, json=json)
+        _show(launcher.project, rows, status, _again(sys.argv[1:], limits.max_cost, spent), json=json)
     raise typer.Exit(status)
 
 
@@ -128,9 +129,7 @@ def _again(typed: Sequence[str], limit: float, spent: float) -> str:
     return shlex.join(words)
 
 
-def _show(
-    project: Project, rows: Sequence[BatchTask], status: int, again: str, log: Log, *, json: bool
-) -> None:
+def _show(project: Project, rows: Sequence[BatchTask], status: int, again: str, *, json: bool) -> None:
     """Print what became of the tasks: the table of ``review``, and what to type.
 
     Arguments:
@@ -146,7 +145,7 @@ def _show(
     else:
         reviewed = _print_review(project, rows)
         message = f"batch ended: {len(rows) - left} of {len(rows)} tasks are done (exit status {status})"
-        commands = [located(command, log.location) for command in _next(rows, reviewed)]
+        commands = [located(command, current().location) for command in _next(rows, reviewed)]
         commands += [again] if left else []
         labels = ("next", *("" for _ in commands))
         lines = (f"  {label:<10} {one_line(text)}" for label, text in zip(labels, commands, strict=False))

@@ -24,11 +24,13 @@ from ralph_wrap.interfaces.cli.resume import continued_settings
 from ralph_wrap.interfaces.cli.start import be_in_background, start, sweep_first
 from ralph_wrap.session.preflight import look_first
 from ralph_wrap.state.project import find_project, repository_of
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.process import ENDING
 from ralph_wrap.system.process_tree import end_with_parent
 from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import shortened
+
+log = get_logger()
 
 _TEMPLATE = """{{task}}
 
@@ -58,7 +60,6 @@ class BatchLauncher:
         options: of ``run``, as they were typed.
         command: the agent's command, as it was typed.
         signals: entered handlers.
-        log: gets warnings.
 
     Attributes:
         project: of the batch.
@@ -72,7 +73,6 @@ class BatchLauncher:
         options: Mapping[str, str | None],
         command: tuple[str, ...],
         signals: SignalHandlers,
-        log: Log,
     ) -> None:
         self.project = find_project(directory, environ)
         repository_of(self.project)
@@ -93,7 +93,6 @@ class BatchLauncher:
         self._options = {**options, "prompt_file": None}
         self._command = command
         self._signals = signals
-        self._log = log
 
     def check(self, tasks: Sequence[Task], limits: BatchLimits) -> None:
         """Check once what each session would find: the same error for each task helps no user.
@@ -112,10 +111,10 @@ class BatchLauncher:
             raise UsageError("--isolation off: sessions would change the same files at once", "-j 1")
         if isolation is Isolation.PREFER:  # no session may fall back to the project itself
             self._options["isolation"] = Isolation.REQUIRE.value
-        require(self.project, self._settings, in_force(self._settings), self._signals, self._log)
+        require(self.project, self._settings, in_force(self._settings), self._signals)
         if look_first(self._settings, self.project).base is None:
             raise IsolationError("the repository has no commit yet", FIRST_COMMIT)
-        sweep_first(self.project, self._settings, self._signals, self._log)
+        sweep_first(self.project, self._settings, self._signals)
 
     def start(self, wanted: OpenTask, token: str, state: BatchState) -> StartedProcess:
         """Start the process of a session.
@@ -150,7 +149,7 @@ class BatchLauncher:
             session = resumable(self.project, wanted.session, main, again=True, remote=remote)
         except NotFoundError as error:
             title = shortened(wanted.task.title, _TITLE)
-            self._log.warning("task.begins_anew", f"{title}: {error.message}; the task begins anew")
+            log.warning("task.begins_anew", f"{title}: {error.message}; the task begins anew")
             return None
         # An agent can write what the session has recorded: only what the user types now decides what runs.
         options = self._typed(wanted)

@@ -18,8 +18,10 @@ from ralph_wrap.branches.intake import import_bundles
 from ralph_wrap.errors import RalphError, explained
 from ralph_wrap.state.project import Project, find_project, has_clones
 from ralph_wrap.system import privileges
-from ralph_wrap.system.log import Log, on_stderr
+from ralph_wrap.system.log import Log, current, get_logger
 from ralph_wrap.system.text import location
+
+log = get_logger()
 
 VERSION = 1
 """The version of the JSON envelope."""
@@ -28,35 +30,40 @@ _READER_LEFT = 141  # 128 + SIGPIPE, as in a shell; Python ignores this signal
 
 
 @contextmanager
-def boundary(tool: str, *, json: bool, project: Path | None = None, log: Log | None = None) -> Iterator[Log]:
+def boundary(
+    tool: str, *, json: bool, project: Path | None = None, messages: Log | None = None
+) -> Iterator[None]:
     """Turn an error into a message on stderr, or the envelope on stdout, and its exit status.
 
     Arguments:
         tool: the command, for the envelope.
         json: whether the command prints JSON.
         project: the directory that the user names, for the commands in hints.
-        log: prints the message; normally a new one.
-
-    Yields:
-        The log.
+        messages: where events and messages go; normally the log in use, or a new one.
 
     """
-    log = log or on_stderr(os.environ)
-    log.location = location(project) if project else log.location
+    messages = messages or current()
+    if project:
+        messages.location = location(project)
+    with messages.in_use(), _errors_as_messages(tool, json=json), _stdout_written():
+        yield
+
+
+@contextmanager
+def _errors_as_messages(tool: str, *, json: bool) -> Iterator[None]:
     try:
-        with _stdout_written():
-            yield log
+        yield
     except (OSError, RalphError) as error:
         expected = explained(error) if isinstance(error, OSError) else error
         with _stdout_written():
             if json:
                 refuse(tool, expected)
             else:
-                print_error(expected, log)
+                print_error(expected)
         raise SystemExit(expected.exit_code) from None
     except Exception as error:  # noqa: BLE001 -- a bug must not end with a status that looks like an agent's
         print_error(
-            RalphError(f"ralph-wrap failed: {error!r}", "please report this, with the traceback below"), log
+            RalphError(f"ralph-wrap failed: {error!r}", "please report this, with the traceback below")
         )
         traceback.print_exc()
         raise SystemExit(RalphError.exit_code) from None
@@ -100,30 +107,28 @@ def _stdout_written() -> Iterator[None]:
         raise SystemExit(_READER_LEFT) from None
 
 
-def become_owner(project: Path, log: Log) -> dict[str, str]:
+def become_owner(project: Path) -> dict[str, str]:
     """Give up root if another user owns the project, and return the environment to use from here on.
 
     Python may be installed where only root can read, so nothing is imported after that.
 
     Arguments:
         project: the directory that the user names.
-        log: its hints name the project.
 
     Raises:
         RalphError: the kernel refuses the change of user.
 
     """
-    log.location = location(project)
+    current().location = location(project)
     return privileges.become_owner(project, os.environ)
 
 
-def open_project(directory: Path, environ: Mapping[str, str], log: Log) -> Project:
+def open_project(directory: Path, environ: Mapping[str, str]) -> Project:
     """Find a project, and take in what its clones have written since.
 
     Arguments:
         directory: the directory that the user names.
         environ: of the owner of the project.
-        log: names the bundles that were not taken in.
 
     Raises:
         UsageError: the directory does not exist, or is not a directory.
@@ -197,13 +202,13 @@ def print_lines(lines: Sequence[str], empty: str) -> None:
 
 def remark(message: str) -> None:
     """Explain an empty answer, on stderr; a program sees that stdout is empty."""
-    on_stderr(os.environ).event("answer.empty", message)
+    log.event("answer.empty", message)
 
 
 def _print(envelope: dict[str, Any]) -> None:
     sys.stdout.write(json_format.dumps(envelope) + "\n")
 
 
-def print_error(error: RalphError, log: Log | None = None) -> None:
+def print_error(error: RalphError) -> None:
     """Print an error and its hint on stderr."""
-    (log or on_stderr(os.environ)).error("error.raised", error.message, error.hint, code=error.code)
+    log.error("error.raised", error.message, error.hint, code=error.code)

@@ -21,8 +21,8 @@ def show(
     json: Json = False,
 ) -> None:
     """Print each setting that a session would have, and its source. Runs nothing."""
-    with boundary("config show", json=json, project=project) as log:
-        environ = become_owner(project, log)
+    with boundary("config show", json=json, project=project):
+        environ = become_owner(project)
         effective = use_case.show(find_project(project, environ), Path.cwd())
         if json:
             answer("config show", [setting._asdict() for setting in effective])

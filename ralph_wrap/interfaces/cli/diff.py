@@ -18,6 +18,9 @@ from ralph_wrap.interfaces.cli.options import ID, Directory, FetchedFrom
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.state.project import objects_of
 from ralph_wrap.system import signals
+from ralph_wrap.system.log import get_logger
+
+log = get_logger()
 
 _SHOWING = (
     "GIT_PAGER",
@@ -54,11 +57,11 @@ def diff(
     It shows what a merge would land: the changes since the merge base with the main branch. Runs git diff
     with your pager and your own git settings; those of the repository do not count.
     """
-    with boundary("diff", json=False, project=directory) as log:
-        environ = become_owner(directory, log)
-        warn_of_tampering(directory, environ, log)
-        project = open_project(directory, environ, log)
-        fetch_first(project, remote, log)
+    with boundary("diff", json=False, project=directory):
+        environ = become_owner(directory)
+        warn_of_tampering(directory, environ)
+        project = open_project(directory, environ)
+        fetch_first(project, remote)
         with contextlib.ExitStack() as stack:
             objects, picture = stack.enter_context(objects_of(project)), None
             if saved and other is None and iteration is None:

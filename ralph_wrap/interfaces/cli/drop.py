@@ -30,8 +30,10 @@ from ralph_wrap.interfaces.cli.fetch import fetch_first
 from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.state.project import Project, find_project
-from ralph_wrap.system.log import Commands, Log, one_line
+from ralph_wrap.system.log import Commands, get_logger, one_line
 from ralph_wrap.system.text import command, named
+
+log = get_logger()
 
 _SHOWN = 12  # digits of an object id
 _LOST = 10  # names that a line about lost work has
@@ -75,20 +77,20 @@ def drop(
 
     Refuses branches that are not merged, and saved work that exists nowhere else. The message lists both.
     """
-    with boundary("drop", json=json, project=directory) as log:
+    with boundary("drop", json=json, project=directory):
         if every and (ids or merged or empty or older_than):
             raise UsageError("--all stands alone", "ralph-wrap drop --all")
         wanted = use_case.DropSelection(tuple(ids or ()), merged, empty, _seconds(older_than), force)
-        environ = become_owner(directory, log)
-        warn_of_tampering(directory, environ, log)
-        project = open_project(directory, environ, log)
+        environ = become_owner(directory)
+        warn_of_tampering(directory, environ)
+        project = open_project(directory, environ)
         keep = of_project(project.main, environ, "keep_dropped").keep_dropped
         for name in use_case.expire(project, keep, time.time()):
             log.event("branch.expired", f"{name}, which was dropped earlier, can no longer be restored")
-        fetch_first(project, remote, log, again=wanted.names)
+        fetch_first(project, remote, again=wanted.names)
         refused: list[DroppedBranch] = []
         if every:
-            tips, refused = _all(project, log, force=force, yes=yes)
+            tips, refused = _all(project, force=force, yes=yes)
             wanted = wanted._replace(names=tuple(tips), previewed=tips)
         rows, failures = (
             use_case.drop(project, wanted, time.time(), remote) if wanted.names or not every else ([], [])
@@ -96,13 +98,11 @@ def drop(
         if refused:
             rows, failures = [*rows, *refused], [*failures, _refusal_of(refused)]
         if remote is None:
-            _warn_of_copies(rows, log, force=force)
+            _warn_of_copies(rows, force=force)
         _show(rows, failures, json=json)
 
 
-def _all(
-    project: Project, log: Log, *, force: bool, yes: bool
-) -> tuple[dict[str, PreviewedTips], list[DroppedBranch]]:
+def _all(project: Project, *, force: bool, yes: bool) -> tuple[dict[str, PreviewedTips], list[DroppedBranch]]:
     """Return the branches that ``--all`` drops, after the user has said yes, and those with work to lose."""
     found = use_case.preview(project, time.time(), force=force)
     for row in found.in_use:
@@ -134,7 +134,7 @@ def _refusal_of(refused: Sequence[DroppedBranch]) -> RefusedError:
     )
 
 
-def _warn_of_copies(rows: Sequence[DroppedBranch], log: Log, *, force: bool) -> None:
+def _warn_of_copies(rows: Sequence[DroppedBranch], *, force: bool) -> None:
     """Say which remotes still have dropped sessions; the next fetch of another machine would bring them."""
     for name in sorted({name for row in rows for name in row.remotes}):
         ids = " ".join(str(row.id) for row in rows if name in row.remotes)
@@ -194,8 +194,8 @@ def restore(
     json: Json = False,
 ) -> None:
     """Bring back a dropped branch and its saved work; without an ID, list what can be brought back."""
-    with boundary("restore", json=json, project=project) as log:
-        environ = become_owner(project, log)
+    with boundary("restore", json=json, project=project):
+        environ = become_owner(project)
         found = find_project(project, environ)
         if name is None:
             keep = of_project(found.main, environ, "keep_dropped").keep_dropped

@@ -34,8 +34,8 @@ def enter(
     directory: Directory = Path(),
 ) -> None:
     """Make a worktree for the session, and enter it until "exit". Prints JSON."""
-    with boundary("worktree", json=True) as log:
-        environ = become_owner(directory, log)
+    with boundary("worktree", json=True):
+        environ = become_owner(directory)
         project = find_project(directory, environ)
         settings = load(directory, project.main, Path.cwd(), {}, environ, ())
         require(project.main, settings.stated, environ, lambda key: key in {"ignore", "copy"})
@@ -46,7 +46,6 @@ def enter(
             cwd=Path.cwd(),
             ignore=settings.ignore,
             copy=settings.copy,
-            log=log,
             in_tmux=tmux,
         )
         answer("worktree", entered._asdict())
@@ -61,8 +60,8 @@ def leave(
     directory: Directory = Path(),
 ) -> None:
     """Exit the worktree that this session has entered. Prints JSON."""
-    with boundary("worktree", json=True) as log:
-        environ = become_owner(directory, log)
+    with boundary("worktree", json=True):
+        environ = become_owner(directory)
         project = find_project(directory, environ)
         exited = use_case.leave(
             project,

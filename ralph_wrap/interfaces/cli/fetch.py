@@ -15,7 +15,9 @@ from ralph_wrap.config import of_project
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, print_lines
 from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.state.project import Project, find_project
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
+
+log = get_logger()
 
 
 def fetch(
@@ -30,10 +32,10 @@ def fetch(
 
     A branch of yours moves only if it loses no commit. The answer names each session that was left.
     """
-    with boundary("fetch", json=json, project=directory) as log:
-        project = find_project(directory, become_owner(directory, log))
+    with boundary("fetch", json=json, project=directory):
+        project = find_project(directory, become_owner(directory))
         name = remote or of_project(project.main, project.environ, "remote").remote or "origin"
-        found = use_case.fetch(project, name, log)
+        found = use_case.fetch(project, name)
         if json:
             answer("fetch", [entry._asdict() for entry in found])
             return
@@ -43,9 +45,7 @@ def fetch(
         )
 
 
-def fetch_first(
-    project: Project, remote: str | None, log: Log, *, again: Collection[str] = ()
-) -> list[FetchedSession]:
+def fetch_first(project: Project, remote: str | None, *, again: Collection[str] = ()) -> list[FetchedSession]:
     """Bring the sessions of the remote that the user has typed, and warn of each that was left.
 
     Arguments:
@@ -55,7 +55,7 @@ def fetch_first(
     """
     if remote is None:
         return []
-    found = bring(project, remote, log, again=again)
+    found = bring(project, remote, again=again)
     for entry in found:
         if entry.action == "left":
             log.warning("session.left", f"session {entry.id} of {remote} was left: {entry.note}")

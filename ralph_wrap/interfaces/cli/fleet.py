@@ -26,7 +26,6 @@ from ralph_wrap.interfaces.fleet.order import read_order, with_credential
 from ralph_wrap.interfaces.fleet.worker import Attempt, Worker
 from ralph_wrap.state import remote_claim
 from ralph_wrap.state.project import Project, find_project, objects_of
-from ralph_wrap.system.log import on_stderr
 from ralph_wrap.system.signals import SignalHandlers
 
 fleet = typer.Typer(
@@ -50,14 +49,13 @@ def work() -> None:
 
     docs/fleet.md lists the variables and the exit statuses.
     """
-    log = on_stderr(os.environ)
     try:
         order = read_order(os.environ, Path.cwd())
         environ = with_credential(os.environ, order.credential) | {IMPLIES: "1"}
         with SignalHandlers() as signals:
-            status = Worker(order, environ, signals, log, lambda attempt: _run(attempt, environ)).run()
+            status = Worker(order, environ, signals, lambda attempt: _run(attempt, environ)).run()
     except (OSError, RalphError) as error:
-        print_error(explained(error) if isinstance(error, OSError) else error, log)
+        print_error(explained(error) if isinstance(error, OSError) else error)
         status = _FAILED
     raise typer.Exit(status)
 
@@ -89,14 +87,13 @@ def _resumed(
     attempt: Attempt, environ: dict[str, str]
 ) -> tuple[dict[str, str | None], Callable[[Settings], Settings]]:
     """Take over the session of an attempt, and return its options, and what else its settings need."""
-    log = on_stderr(environ)
-    with boundary("fleet", json=False, log=log):
+    with boundary("fleet", json=False):
         project = find_project(attempt.project, environ)
-        sweep(project, log=log)
+        sweep(project)
         claim = attempt.claim
         if not attempt.is_here:
             try:
-                _, claim = take_over(project, REMOTE, attempt.agent_id, log, at_once=False)
+                _, claim = take_over(project, REMOTE, attempt.agent_id, at_once=False)
             except UnreachableError:
                 raise SystemExit(NO_ANSWER) from None  # the worker says so, and tries again
             _require_rest(project, attempt, claim)

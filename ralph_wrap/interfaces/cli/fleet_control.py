@@ -28,8 +28,10 @@ from ralph_wrap.interfaces.fleet.started import StartedRun, read_started
 from ralph_wrap.state.ids import is_wide_agent_id
 from ralph_wrap.state.project import Project, find_project, repository_of
 from ralph_wrap.system.files import write_all
-from ralph_wrap.system.log import Log, on_stderr
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.signals import run_in_foreground
+
+log = get_logger()
 
 _COLUMNS = ("INDEX", "ID", "STATE", "ITERATIONS", "COST", "NODE", "ENDED BY", "TITLE")
 _ON_MACHINES = "on machines"
@@ -43,17 +45,16 @@ class _Fleet(NamedTuple):
 
     project: Project
     remote: FleetRemote
-    log: Log
 
     def kubectl(self) -> Kubectl:
         """Return kubectl for the cluster that the user has approved."""
-        return Kubectl(cluster_of(self.project, self.log), self.project.environ)
+        return Kubectl(cluster_of(self.project), self.project.environ)
 
 
 def _fleet(directory: Path) -> _Fleet:
     project = find_project(directory, os.environ)
     git = project.git._replace(cwd=project.main, git_dir=repository_of(project).common_dir)
-    return _Fleet(project, FleetRemote(git, REMOTE), on_stderr(os.environ))
+    return _Fleet(project, FleetRemote(git, REMOTE))
 
 
 def ps(
@@ -131,7 +132,7 @@ def resume(run: Run, directory: Directory = Path()) -> None:
         fleet = _fleet(directory)
         if (started := _on_hosts(fleet, _checked(run))) is not None:
             withdraw_stop_requests(fleet.remote, run)
-            raise SystemExit(run_on_hosts(fleet.project, started, _spec(fleet, started), fleet.log))
+            raise SystemExit(run_on_hosts(fleet.project, started, _spec(fleet, started)))
         kubectl = fleet.kubectl()
         status = job_status(kubectl.job(run))
         again = withdraw_stop_requests(fleet.remote, run)
@@ -163,16 +164,14 @@ def _status(fleet: _Fleet, run: str) -> JobStatus:
     try:
         return job_status(fleet.kubectl().job(run))
     except RalphError as error:
-        fleet.log.warning(
-            "fleet.cluster_unknown", f"the state of the Job is unknown: {error.message}", error.hint
-        )
+        log.warning("fleet.cluster_unknown", f"the state of the Job is unknown: {error.message}", error.hint)
         return JobStatus("unknown", None)
 
 
 def _manifest_again(fleet: _Fleet, run: str) -> bytes:
     """Return the manifest of a run that this user has started before."""
     started = _started(fleet, run)
-    config = cluster_of(fleet.project, fleet.log)
+    config = cluster_of(fleet.project)
     manifest = job_manifest(config, _spec(fleet, started), started.spec, started.address)
     return json_format.dumps(manifest).encode()
 

@@ -31,8 +31,10 @@ from ralph_wrap.interfaces.fleet.remote import FleetRemote
 from ralph_wrap.interfaces.fleet.spec import FleetSpec
 from ralph_wrap.interfaces.fleet.started import StartedRun, logs_of, write_started
 from ralph_wrap.state.project import Project, find_project, repository_of
-from ralph_wrap.system.log import Commands, Log
+from ralph_wrap.system.log import Commands, get_logger
 from ralph_wrap.system.signals import SignalHandlers
+
+log = get_logger()
 
 _DECIDED = ("branch", "remote", "push", "isolation", "merge_on_complete")  # by the worker
 REMOTE = "origin"
@@ -81,7 +83,7 @@ def run(
     .ralph/fleet.yaml says where, and with what image. With --host, this command runs until all have
     ended. Each session begins at the commit that you are on.
     """
-    with boundary("fleet", json=False, project=project) as log:
+    with boundary("fleet", json=False, project=project):
         if (count is None) == (tasks is None):
             raise UsageError("either --count or --tasks must be given", "ralph-wrap fleet run --count 3")
         found = find_project(project, os.environ)
@@ -89,13 +91,13 @@ def run(
         hosts = check_hosts(host or [])
         amount = typed.pop(FLEET_MAX_COST.name)
         max_cost = 0.0 if amount is None else FLEET_MAX_COST.kind.read(amount)
-        config = None if hosts else cluster_of(found, log)
+        config = None if hosts else cluster_of(found)
         settings = _settings(found, project, flags(typed), tuple(command or ()), has_tasks=tasks is not None)
         stagger = config.stagger if config else _STAGGER
         size = RunSize(count, tasks, parallel, stagger, max_cost)
         planned = plan_run(found, settings, size)
         if config is not None:
-            _start(found, config, planned, log, dry_run=dry_run)
+            _start(found, config, planned, dry_run=dry_run)
             return
         address = address_of(found, REMOTE, "")
         started = StartedRun(
@@ -106,16 +108,16 @@ def run(
             return
         put_on_remote(FleetRemote(found.git, REMOTE), planned)
         write_started(started, found.environ)
-        status = run_on_hosts(found, started, planned.spec, log)
+        status = run_on_hosts(found, started, planned.spec)
     raise typer.Exit(status)
 
 
-def run_on_hosts(project: Project, started: StartedRun, spec: FleetSpec, log: Log) -> int:
+def run_on_hosts(project: Project, started: StartedRun, spec: FleetSpec) -> int:
     """Run the workers of a run on its machines until all have ended; return 0 if all are done."""
     typer.echo(started.run)
     logs = logs_of(started.run, project.environ)
     with SignalHandlers() as signals:
-        fleet = HostFleet(started, spec.size, spec.parallel, logs, project.environ, signals.cancel, log)
+        fleet = HostFleet(started, spec.size, spec.parallel, logs, project.environ, signals.cancel)
         failed = fleet.run()
     if signals.cancel.first is not None:
         log.event("fleet.interrupted", f"to go on: ralph-wrap fleet resume {started.run}")
@@ -155,7 +157,7 @@ def _stopped(project: Project, run: str) -> list[int]:
     return [state.number for state in states if state.state == STOPPED]
 
 
-def cluster_of(project: Project, log: Log) -> ClusterConfig:
+def cluster_of(project: Project) -> ClusterConfig:
     """Return what ``.ralph/fleet.yaml`` says, once the user has approved it.
 
     An agent may have written it, and it names the cluster, the image and the secrets.
@@ -201,7 +203,7 @@ def _settings(
     return with_agent(settings, "ralph-wrap fleet run")
 
 
-def _start(project: Project, config: ClusterConfig, planned: PlannedRun, log: Log, *, dry_run: bool) -> None:
+def _start(project: Project, config: ClusterConfig, planned: PlannedRun, *, dry_run: bool) -> None:
     """Print the manifest of a run, or create it."""
     spec, commit = planned
     address = address_of(project, REMOTE, config.remote)

@@ -15,6 +15,9 @@ from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.how_ended import how_ended
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import find_project
+from ralph_wrap.system.log import get_logger
+
+log = get_logger()
 
 
 def logs(
@@ -30,8 +33,8 @@ def logs(
     raw: Annotated[bool, typer.Option("--raw", help="Print the agent's stream byte for byte.")] = False,
 ) -> None:
     """Print the agent's output, or the event log of a session."""
-    with boundary("logs", json=False, project=directory) as log:
-        environ = become_owner(directory, log)
+    with boundary("logs", json=False, project=directory):
+        environ = become_owner(directory)
         project = find_project(directory, environ)
         shown = use_case.logs(project, session, events=events, follow=follow, descriptor=1, raw=raw)
         if follow and shown.verdict is Verdict.ORPHAN:

@@ -24,11 +24,11 @@ def mcp(
     project: Directory = Path(),
 ) -> None:
     """Serve agents the tools to enter and exit a worktree (Model Context Protocol, stdin and stdout)."""
-    with boundary("mcp", json=False, project=project) as log:
+    with boundary("mcp", json=False, project=project):
         with needs_extra("mcp"):  # the SDK may not be installed
             from ralph_wrap.interfaces.mcp import server  # noqa: PLC0415
             from ralph_wrap.interfaces.mcp.tools import ToolCaller  # noqa: PLC0415
         server.load()
-        environ = become_owner(project, log)
+        environ = become_owner(project)
         name = session or f"mcp-{os.urandom(4).hex()}"
-        server.serve(ToolCaller(project.absolute(), Path.cwd(), name, environ), log)
+        server.serve(ToolCaller(project.absolute(), Path.cwd(), name, environ))

@@ -23,7 +23,7 @@ from ralph_wrap.interfaces.cli.merge_on_complete import name_saved
 from ralph_wrap.interfaces.cli.options import IDS, Directory, FetchedFrom, Json
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
 from ralph_wrap.state.project import Project
-from ralph_wrap.system.log import Log, one_line
+from ralph_wrap.system.log import one_line
 from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import command
 
@@ -54,23 +54,22 @@ def merge(
     Each branch is merged in a temporary worktree first, where the configured check must succeed, too. The
     target moves together with its checkout, which must be clean. Git hooks do not run; merged branches stay.
     """
-    with boundary("merge", json=json, project=directory) as log, SignalHandlers() as signals:
+    with boundary("merge", json=json, project=directory), SignalHandlers() as signals:
         method = _method(squash=squash, rebase=rebase, no_ff=no_ff)
-        environ = become_owner(directory, log)
-        warn_of_tampering(directory, environ, log, refuse=not despite_tampering)
-        project = open_project(directory, environ, log)
-        fetch_first(project, remote, log)
+        environ = become_owner(directory)
+        warn_of_tampering(directory, environ, refuse=not despite_tampering)
+        project = open_project(directory, environ)
+        fetch_first(project, remote)
         settings = of_project(project.main, environ)
-        require(project, settings, lambda key: key in needed_to_land(settings), signals, log)
+        require(project, settings, lambda key: key in needed_to_land(settings), signals)
         wanted = _wanted(project, ids)
         target = target_of(project, into, settings.main)
         main = _main(project, settings.main) if into else target.name
-        warn_of_programs(project, log)
+        warn_of_programs(project)
         landed = land(
             project,
             wanted,
             target,
-            log=log,
             method=method,
             best_order=best_order,
             check=settings.landing_check,
@@ -79,11 +78,11 @@ def merge(
             cancel=signals.cancel,
         )
         try:
-            _show(landed, log, json=json)
+            _show(landed, json=json)
         except RalphError as error:
             if signals.cancel.first is None:
                 raise
-            print_error(error, log)
+            print_error(error)
         finally:
             if signals.cancel.first is not None:
                 raise SystemExit(128 + signals.cancel.first)
@@ -122,14 +121,14 @@ def _method(*, squash: bool, rebase: bool, no_ff: bool) -> MergeMethod:
     return chosen[0] if chosen else MergeMethod.MERGE
 
 
-def _show(landed: Sequence[LandingResult], log: Log, *, json: bool) -> None:
+def _show(landed: Sequence[LandingResult], *, json: bool) -> None:
     data = [result._asdict() for result in landed]
     error = problem(landed)
     if not json:
         for result in landed:
             typer.echo("  ".join(map(one_line, words(result))))
         for result in landed:
-            name_saved(log, result)
+            name_saved(result)
     conclude("merge", data, error, json=json)
 
 

@@ -15,9 +15,11 @@ from ralph_wrap.state.project import RUN, Project
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.state.report import SessionReport
 from ralph_wrap.system.cancel import NEVER
-from ralph_wrap.system.log import Commands, Log, lines_of
+from ralph_wrap.system.log import Commands, current, get_logger, lines_of
 from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import command
+
+log = get_logger()
 
 
 def land(
@@ -25,7 +27,6 @@ def land(
     settings: Settings,
     report: SessionReport,
     signals: SignalHandlers | None,
-    log: Log,
 ) -> None:
     """Merge the branch of an ended session, or log why not and which command to run.
 
@@ -35,22 +36,19 @@ def land(
         settings: of the session. The user approved its check before the start, and it is not read again.
         report: of the session.
         signals: entered handlers; after a signal nothing is merged.
-        log: has no event log yet.
 
     """
     if report.branch is None:
         return
     events = Registry(project.root / RUN).sessions / report.session / "events.jsonl"
-    log.attach(events, agent_id=report.id, session_id=report.session)
-    try:
-        landed = _land(project, settings, report.branch, signals, log)
-    except (RalphError, OSError) as error:
-        hint = error.hint if isinstance(error, RalphError) else ""
-        _warn(log, report.branch, settings.merge_on_complete, str(error), hint)
-    else:
-        _log_result(log, landed, settings.merge_on_complete)
-    finally:
-        log.close()
+    with current().for_other_session(events, agent_id=report.id, session_id=report.session):
+        try:
+            landed = _land(project, settings, report.branch, signals)
+        except (RalphError, OSError) as error:
+            hint = error.hint if isinstance(error, RalphError) else ""
+            _warn(report.branch, settings.merge_on_complete, str(error), hint)
+        else:
+            _log_result(landed, settings.merge_on_complete)
 
 
 def _land(
@@ -58,7 +56,6 @@ def _land(
     settings: Settings,
     name: str,
     signals: SignalHandlers | None,
-    log: Log,
 ) -> LandingResult:
     if (result := audit(project)).refused:
         raise tampered(result)
@@ -72,7 +69,6 @@ def _land(
         project,
         [branch],
         target,
-        log=log,
         check=settings.landing_check,
         check_timeout=settings.check_timeout,
         main=main,
@@ -81,19 +77,19 @@ def _land(
     return landed
 
 
-def _log_result(log: Log, landed: LandingResult, target: str) -> None:
+def _log_result(landed: LandingResult, target: str) -> None:
     if landed.outcome == "left":
-        _warn(log, landed.branch, target, landed.reason or "", landed.hint or "", landed)
+        _warn(landed.branch, target, landed.reason or "", landed.hint or "", landed)
     elif landed.outcome == "landed":
         log.event("branch.landed", f"{landed.branch} has landed on {target} ({landed.way})", **_facts(landed))
     else:
         log.event(
             "branch.landed", f"{landed.branch}: {target} has all of its changes already", **_facts(landed)
         )
-    name_saved(log, landed)
+    name_saved(landed)
 
 
-def name_saved(log: Log, result: LandingResult) -> None:
+def name_saved(result: LandingResult) -> None:
     """Log that the saved work of a branch has not landed with it."""
     if not result.saved or result.outcome == "left":
         return
@@ -114,9 +110,7 @@ def name_saved(log: Log, result: LandingResult) -> None:
         log.event("saved.not_landed", f"{result.saved} holds work that has not landed", hint=apply)
 
 
-def _warn(
-    log: Log, branch: str, target: str, reason: str, hint: str, landed: LandingResult | None = None
-) -> None:
+def _warn(branch: str, target: str, reason: str, hint: str, landed: LandingResult | None = None) -> None:
     label = branch.removeprefix("ralph/")
     again = f"ralph-wrap merge {shlex.quote(label)} --into {shlex.quote(target)}"
     in_conflict = landed is not None and landed.conflicts

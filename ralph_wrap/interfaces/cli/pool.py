@@ -12,6 +12,9 @@ from ralph_wrap.config import of_project
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, print_lines
 from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.state.project import find_project
+from ralph_wrap.system.log import get_logger
+
+log = get_logger()
 
 
 def pool(
@@ -20,10 +23,10 @@ def pool(
     json: Json = False,
 ) -> None:
     """List the warm worktrees in which sessions start. With pool = N in .ralph/config.toml there are N."""
-    with boundary("pool", json=json, project=directory) as log:
-        environ = become_owner(directory, log)
+    with boundary("pool", json=json, project=directory):
+        environ = become_owner(directory)
         project = find_project(directory, environ)
-        project_pool = ProjectPool.of(project, of_project(project.main, project.environ, "pool_keep"), log)
+        project_pool = ProjectPool.of(project, of_project(project.main, project.environ, "pool_keep"))
         if fill and not project_pool.fill():
             log.warning(
                 "pool.busy", "another process is filling the pool", "to see its progress: ralph-wrap pool"

@@ -49,14 +49,14 @@ def ps(
     began, or with --watch the use since the last update; 100% is one processor. MEM counts memory that
     processes share once. Both are unknown for a session of another container or user.
     """
-    with boundary("ps", json=json, project=project) as log:
-        environ = become_owner(project, log)
-        fetched = fetch_first(open_project(project, environ, log), remote, log) if remote else []
+    with boundary("ps", json=json, project=project):
+        environ = become_owner(project)
+        fetched = fetch_first(open_project(project, environ), remote) if remote else []
         elsewhere = [entry.session for entry in fetched if entry.state == RUNNING]
 
         def read() -> list[SessionEntry]:
             now = datetime.now(UTC)
-            found = open_project(project, environ, log)
+            found = open_project(project, environ)
             return inventory.sessions(
                 found, now, finished=every, elsewhere=elsewhere, main=branches.tip_of_main(found)
             )

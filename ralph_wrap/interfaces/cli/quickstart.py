@@ -46,7 +46,7 @@ def quickstart(
 
     Files that exist stay unchanged. At the end it prints the command to type next.
     """
-    with boundary("quickstart", json=False, project=project) as log:
+    with boundary("quickstart", json=False, project=project):
         asks = not yes and can_ask()
         if not asks and not (agent and yes):
             raise UsageError(
@@ -55,7 +55,7 @@ def quickstart(
                 else "quickstart asks questions, and this is not a terminal",
                 f"ralph-wrap quickstart --agent {agent or 'claude'} --yes",
             )
-        environ = become_owner(project, log)
+        environ = become_owner(project)
         found = find_project(project, environ)
         name = agent or _chosen(environ)
         use_case.check_name(found, name)

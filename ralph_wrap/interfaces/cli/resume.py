@@ -33,10 +33,12 @@ from ralph_wrap.loop.conversation import last_conversation
 from ralph_wrap.session.preflight import LONGEST_AGENT
 from ralph_wrap.state.project import Project, find_project_without_git
 from ralph_wrap.state.session_start import START
-from ralph_wrap.system.log import Commands, Log, on_stderr
+from ralph_wrap.system.log import Commands, get_logger, on_stderr
 from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import command as command_line
 from ralph_wrap.system.text import shortened
+
+log = get_logger()
 
 
 @partial(with_options, without=("branch", "base"))  # it goes on where its branch is
@@ -74,30 +76,31 @@ def resume(
     An option that you type replaces the one of the earlier session.
     """
     os.environ.pop(AT_START, None)  # it is for a sweep, and the agents must not get it
-    log = on_stderr(os.environ, log_format=typed.get("log_format"))
-    with boundary("resume", json=False, project=project, log=log):
+    messages = on_stderr(os.environ, log_format=typed.get("log_format"))
+    with boundary("resume", json=False, project=project, messages=messages):
         _require_no_command(ids or [], context.meta[AFTER_DASHES], every=every)
         if bool(ids) == (every or after_restart):
             raise UsageError("either ids or --all must be given", "to list them: ralph-wrap ps --all")
-        environ = become_owner(project, log)
-        found = open_project(project, environ, log)
+        environ = become_owner(project)
+        found = open_project(project, environ)
         load(project, found.root, Path.cwd(), flags(typed), environ, ())  # an error comes before any wait
-        sweep(found, log=log)
+        sweep(found)
         names, considered = [*dict.fromkeys(ids or [])], None
         if every or after_restart:
             considered = interrupted(found) if every else interrupted_by_container_end(found)
-            _name_left_out(considered, log)
+            _name_left_out(considered)
             names = considered.ids
-        claims = _take_over(found, names, flags(typed)["remote"], log, at_once=take_over)
+        claims = _take_over(found, names, flags(typed)["remote"], at_once=take_over)
         chosen = _choose(
-            found, names, log if every or after_restart else None, again=again, remote=flags(typed)["remote"]
+            found, names, skips=every or after_restart, again=again, remote=flags(typed)["remote"]
         )
     alone = len(ids or []) == 1 and not in_background
     statuses = [ProblemsError.exit_code] if considered and considered.unknown else []
     for session in chosen:
         try:
             claim = claims.get(session.record.id, "")
-            statuses.append(_start(session, found, flags(typed), message, log, claim, alone=alone))
+            with messages.in_use():
+                statuses.append(_start(session, found, flags(typed), message, claim, alone=alone))
         except SystemExit as end:  # the error is printed, and the next one can go on; not after a signal
             if not isinstance(end.code, int) or end.code > RalphError.exit_code:
                 raise
@@ -128,7 +131,7 @@ def _require_no_command(ids: list[str], after_dashes: list[str], *, every: bool)
     )
 
 
-def _name_left_out(considered: Interrupted, log: Log) -> None:
+def _name_left_out(considered: Interrupted) -> None:
     """Say which sessions do not go on, and why."""
     for agent_id, (problem, hint) in considered.unknown.items():
         log.error(
@@ -144,25 +147,23 @@ def _name_left_out(considered: Interrupted, log: Log) -> None:
         )
 
 
-def _take_over(
-    project: Project, names: list[str], remote: str | None, log: Log, *, at_once: bool
-) -> dict[str, str]:
+def _take_over(project: Project, names: list[str], remote: str | None, *, at_once: bool) -> dict[str, str]:
     """Fetch the sessions from the remote that the user typed, and return their claims by agent id."""
     if remote is None:
         if at_once:
             raise UsageError("--take-over needs --remote", "name the remote: --remote origin")
         return {}
-    return dict(fetch.take_over(project, remote, name, log, at_once=at_once) for name in names)
+    return dict(fetch.take_over(project, remote, name, at_once=at_once) for name in names)
 
 
 def _choose(
-    project: Project, names: list[str], log: Log | None, *, again: bool, remote: str | None
+    project: Project, names: list[str], *, again: bool, remote: str | None, skips: bool
 ) -> list[ResumableSession]:
     """Return the sessions to go on with.
 
     Arguments:
         remote: the remote that the user typed.
-        log: gets a warning for a session that cannot go on; with ``None``, that is an error.
+        skips: warn about a session that cannot go on, and leave it out.
 
     """
     main = of_project(project.main, project.environ, "main").main
@@ -171,7 +172,7 @@ def _choose(
         try:
             chosen.append(resumable(project, name, main, again=again, remote=remote))
         except RalphError as error:
-            if log is None:
+            if not skips:
                 raise
             log.warning("session.not_resumed", error.message, error.hint)
     return chosen
@@ -182,7 +183,6 @@ def _start(
     project: Project,
     typed: Mapping[str, str | None],
     message: str,
-    log: Log,
     claim: str,
     *,
     alone: bool,
@@ -192,15 +192,15 @@ def _start(
     def change(settings: Settings) -> Settings:
         return continued_settings(settings, session, message)._replace(takes_over=claim)
 
-    with boundary("resume", json=False, log=log):
+    with boundary("resume", json=False):
         directory, options, command = _started(session, project, typed)
     background = session.record.background
     if alone and not background:
         with SignalHandlers() as signals:
-            with boundary("resume", json=False, log=log):
+            with boundary("resume", json=False):
                 _require_word(session, project, signals)
             return start(signals, directory, options, command, change=change)
-    with boundary("resume", json=False, log=log):
+    with boundary("resume", json=False):
         _require_word(session, project, None)
     return spawn(directory, options, command, background=background, change=change)
 

@@ -26,7 +26,9 @@ from ralph_wrap.interfaces.cli.options import Directory, FetchedFrom
 from ralph_wrap.interfaces.cli.tampering import DespiteTampering, warn_of_tampering
 from ralph_wrap.state.project import Project
 from ralph_wrap.state.wording import state_of
-from ralph_wrap.system.log import Log, one_line
+from ralph_wrap.system.log import get_logger, one_line
+
+log = get_logger()
 
 _NONE = "No session has left a branch. To start one: ralph-wrap run"
 _RED, _GREEN, _FAINT, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"  # ECMA-48: SGR
@@ -74,25 +76,25 @@ def review(
 
     AHEAD counts the commits that the main branch lacks.
     """
-    with boundary("review", json=json, project=directory) as log:
+    with boundary("review", json=json, project=directory):
         if pr is not None and (sort or only or html):
             raise UsageError("--pr takes a single branch", "leave out --sort, --only and --html")
         write = _writer() if html else None
-        environ = become_owner(directory, log)
-        warn_of_tampering(directory, environ, log, refuse=pr is not None and not despite_tampering)
+        environ = become_owner(directory)
+        warn_of_tampering(directory, environ, refuse=pr is not None and not despite_tampering)
         use_case.ordered(use_case.limited([], only), sort)  # report a mistake before the work begins
-        project = open_project(directory, environ, log)
-        fetch_first(project, remote, log)
+        project = open_project(directory, environ)
+        fetch_first(project, remote)
         if pr is not None:
-            approve = partial(require_push, project, log=log)
-            _show_pull_request(pull_request.open_pull_request(project, pr, log, approve), json=json)
+            approve = partial(require_push, project)
+            _show_pull_request(pull_request.open_pull_request(project, pr, approve), json=json)
             return
         reviewed = use_case.look(project)
         for note in reviewed.notes:
             log.warning("review.incomplete", note)
         rows = use_case.ordered(use_case.limited(reviewed.rows, only), sort)
         if write and html:
-            write(project, reviewed, rows, log, html.absolute())
+            write(project, reviewed, rows, html.absolute())
         if json:
             answer("review", [_fields(row) for row in rows])
             return
@@ -119,7 +121,7 @@ def _show_pull_request(opened: OpenedPullRequest, *, json: bool) -> None:
         remark("the pull request was open already")
 
 
-def _writer() -> Callable[[Project, Review, Sequence[ReviewRow], Log, Path], None]:
+def _writer() -> Callable[[Project, Review, Sequence[ReviewRow], Path], None]:
     """Return the function that writes a page; its templates are read while we have the permission."""
     from ralph_wrap.interfaces.web import static_report, templates  # noqa: PLC0415 -- for a page alone
 

@@ -20,8 +20,10 @@ from ralph_wrap.state.inventory import SessionEntry, Verdict
 from ralph_wrap.state.project import Project
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.state.wording import state_of
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.text import near
+
+log = get_logger()
 
 
 def rm(
@@ -37,18 +39,18 @@ def rm(
     json: Json = False,
 ) -> None:
     """End background sessions, save their work and remove their worktrees. Branches stay."""
-    with boundary("rm", json=json, project=directory) as log:
+    with boundary("rm", json=json, project=directory):
         if bool(ids) == every:
             raise UsageError("either ids or --all must be given", "to list them: ralph-wrap ps")
-        environ = become_owner(directory, log)
-        project = open_project(directory, environ, log)
-        names = ids or _all(project, log, yes=yes)
+        environ = become_owner(directory)
+        project = open_project(directory, environ)
+        names = ids or _all(project, yes=yes)
         reachable, foreign = use_case.without_foreign(project, names)
-        stopped, problem = stop(project, reachable, StopMode.SOON, log)
+        stopped, problem = stop(project, reachable, StopMode.SOON)
         orphans = any(ended.outcome == "orphan" for ended in stopped)
-        unfinished = sweeping.kept(sweeping.sweep(project, log=log)) if orphans else None
+        unfinished = sweeping.kept(sweeping.sweep(project)) if orphans else None
         names = [ended.session or ended.id for ended in stopped if ended.outcome != "unknown"]
-        removed, failure = use_case.remove_all(project, names, log)
+        removed, failure = use_case.remove_all(project, names)
         data = [session._asdict() for session in removed]
         if not json:
             for session in removed:
@@ -67,7 +69,7 @@ def rm(
         conclude("rm", data, unfinished or failure or problem or foreign, json=json)
 
 
-def _all(project: Project, log: Log, *, yes: bool) -> list[str]:
+def _all(project: Project, *, yes: bool) -> list[str]:
     """Return the sessions that ``--all`` stands for, after the user has seen them and said yes."""
     found = use_case.removable(project)
     for entry in found.others:

@@ -24,8 +24,10 @@ from ralph_wrap.session.session import Session
 from ralph_wrap.state.project import Project, find_project, has_ownerless, has_trash
 from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.files import anonymous_file, write_all
-from ralph_wrap.system.log import Commands, Log, on_stderr, use
+from ralph_wrap.system.log import Commands, current, get_logger, on_stderr
 from ralph_wrap.system.signals import SignalHandlers
+
+log = get_logger()
 
 _BEGUN = ("agent.started", "iteration.ended", "limit.waiting")
 """Events that show whether the agent could start.
@@ -40,18 +42,17 @@ _CHOSEN = "log.chosen"
 """The event by which a background session reports the user's choice; its own log is always JSON."""
 
 
-def sweep_first(project: Project, settings: Settings, signals: SignalHandlers | None, log: Log) -> None:
+def sweep_first(project: Project, settings: Settings, signals: SignalHandlers | None) -> None:
     """Finish dead sessions, if there are any. A session that cannot be finished does not stop the new one."""
     if not has_ownerless(project) and not has_trash(project):
         return
     swept = sweep(
         project,
-        log=log,
         dry_run=settings.orphans is OnOrphans.REPORT,
         cancel=signals.cancel if signals is not None else NEVER,
     )
     if settings.orphans is OnOrphans.REPORT:
-        resume_deletions(project, log)
+        resume_deletions(project)
     for entry in swept:
         if entry.action == "would finish":
             log.warning(
@@ -72,11 +73,10 @@ def _warn(
     settings: Settings,
     flags: Mapping[str, str | None],
     environ: Mapping[str, str],
-    log: Log,
 ) -> None:
     """Warn about variables, options and a configuration of git without effect."""
     if project.git.safe and project.git.safe.off:
-        warn_of_programs(project, log)
+        warn_of_programs(project)
     for name, near in config.unknown_variables(environ).items():
         nearest = f"the nearest known name is {near}" if near else "ralph-wrap run --help lists the options"
         log.warning("variable.ignored", f"{name} is unknown and has no effect; {nearest}")
@@ -115,15 +115,13 @@ def start(
         change: adds to the settings what no option says.
 
     """
-    log = on_stderr(
+    messages = on_stderr(
         os.environ,
         also=(*_BEGUN, _CHOSEN, _SPENT) if detached else (),
         log_format="json" if detached else flags.get("log_format"),
     )
-    use(log)
-
-    with boundary("run", json=False, log=log):
-        environ = become_owner(directory, log)
+    with boundary("run", json=False, messages=messages):
+        environ = become_owner(directory)
         project = find_project(directory, environ)
         typed = "ralph-wrap spawn" if background else "ralph-wrap run"
         loaded = config.load(directory, project.main, Path.cwd(), flags, environ, command)
@@ -131,17 +129,16 @@ def start(
         if detached:
             log.event(_CHOSEN, format=settings.log_format.value)
         else:
-            log.as_json = settings.log_format is LogFormat.JSON
+            messages.as_json = settings.log_format is LogFormat.JSON
         if settings.stated or any_approved(environ):
-            require(project, settings, in_force(settings), signals, log)
-        sweep_first(project, settings, signals, log)
-        _warn(project, settings, flags, environ, log)
+            require(project, settings, in_force(settings), signals)
+        sweep_first(project, settings, signals)
+        _warn(project, settings, flags, environ)
 
         session = Session(
             settings._replace(background=background),
             environ=environ,
             project=project,
-            log=log,
             signals=signals,
             whole_process=True,
             agrees=lambda lines, question: _agrees(lines, question, signals),
@@ -149,7 +146,7 @@ def start(
         with suppress(StoppedError), session:
             session.run()
         if settings.merge_on_complete and session.report and session.report.ended_by == "promise":
-            land(project, settings, session.report, signals, log.for_other_session())
+            land(project, settings, session.report, signals)
         return session.report.exit_status if session.report else RalphError.exit_code
 
 
@@ -192,8 +189,9 @@ def spawn(
         )
     try:
         os.close(writing)
-        log = on_stderr(os.environ, log_format=flags.get("log_format"))
-        agent_id, begun = _relay_until_begun(reading, log)
+        messages = on_stderr(os.environ, log_format=flags.get("log_format"))
+        with messages.in_use():
+            agent_id, begun = _relay_until_begun(reading)
     except KeyboardInterrupt:
         os.kill(pid, signal.SIGTERM)
         os.waitpid(pid, 0)
@@ -232,7 +230,7 @@ def be_in_background(stdin: int | None, stderr: int, run: Callable[[SignalHandle
         os._exit(status)  # the rest of the stack belongs to the parent
 
 
-def _relay_until_begun(reading: int, log: Log) -> tuple[str | None, bool]:
+def _relay_until_begun(reading: int) -> tuple[str | None, bool]:
     """Log the events of a session again; return its id, and whether its agent started before its end."""
     agent_id = None
     with os.fdopen(reading, "rb") as lines:
@@ -240,7 +238,7 @@ def _relay_until_begun(reading: int, log: Log) -> tuple[str | None, bool]:
             try:
                 event = json.loads(line)
                 if event["event"] == _CHOSEN:
-                    log.as_json = event["format"] == LogFormat.JSON.value
+                    current().as_json = event["format"] == LogFormat.JSON.value
                     continue
                 if event["event"] in _BEGUN[:2] and agent_id:
                     return agent_id, True

@@ -33,12 +33,12 @@ def stop(
     json: Json = False,
 ) -> None:
     """Ask sessions to end, in any container or on the host, and wait until they have ended."""
-    with boundary("stop", json=json, project=directory) as log:
+    with boundary("stop", json=json, project=directory):
         _check(ids or [], every=every, both_modes=after_iteration and now)
         mode = StopMode.AFTER_ITERATION if after_iteration else StopMode.NOW if now else StopMode.SOON
-        environ = become_owner(directory, log)
+        environ = become_owner(directory)
         project = find_project(directory, environ)
-        stopped, problem = use_case.stop(project, None if every else ids, mode, log)
+        stopped, problem = use_case.stop(project, None if every else ids, mode)
         _show(stopped, problem, json=json)
 
 

@@ -21,7 +21,9 @@ from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.interfaces.init.child import AT_START
 from ralph_wrap.state.wording import state_of
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
+
+log = get_logger()
 
 
 def sweep(
@@ -38,25 +40,25 @@ def sweep(
     json: Json = False,
 ) -> None:
     """Finish dead sessions: save their work, remove their worktrees, release their ids."""
-    with boundary("sweep", json=json, project=directory) as log:
-        environ = become_owner(directory, log)
-        project = open_project(directory, environ, log)
+    with boundary("sweep", json=json, project=directory):
+        environ = become_owner(directory)
+        project = open_project(directory, environ)
         at_start = (
             of_project(project.main, environ, "orphans", "pool_keep") if os.environ.get(AT_START) else None
         )
         dry_run = dry_run or (at_start is not None and at_start.orphans is OnOrphans.REPORT)
-        swept = use_case.sweep(project, log=log, dry_run=dry_run, adopted=adopt or ())
-        use_case.name_broken_refs(project, log)
-        use_case.name_unknown_worktrees(project, log)
+        swept = use_case.sweep(project, dry_run=dry_run, adopted=adopt or ())
+        use_case.name_broken_refs(project)
+        use_case.name_unknown_worktrees(project)
         if not dry_run:
-            undo_killed(project, log)
+            undo_killed(project)
         if at_start is not None and at_start.pool:
-            ProjectPool.of(project, at_start, log).fill()
-        warn_of_tampering(directory, environ, log)  # last: no process of a dead session writes any more
-        _show(swept, use_case.kept(swept), log, json=json)
+            ProjectPool.of(project, at_start).fill()
+        warn_of_tampering(directory, environ)  # last: no process of a dead session writes any more
+        _show(swept, use_case.kept(swept), json=json)
 
 
-def _show(swept: Sequence[SweptSession], error: RalphError | None, log: Log, *, json: bool) -> None:
+def _show(swept: Sequence[SweptSession], error: RalphError | None, *, json: bool) -> None:
     data = [entry._asdict() for entry in swept]
     if not json:
         for entry in swept:

@@ -11,7 +11,6 @@ import typer
 from ralph_wrap.state.audit.look import audit
 from ralph_wrap.state.audit.warnings import log_findings, log_problem, tampered
 from ralph_wrap.state.project import find_project_without_git
-from ralph_wrap.system.log import Log
 
 DespiteTampering = Annotated[
     bool,
@@ -22,7 +21,7 @@ DespiteTampering = Annotated[
 """The option of the commands that refuse."""
 
 
-def warn_of_tampering(directory: Path, environ: Mapping[str, str], log: Log, *, refuse: bool = False) -> None:
+def warn_of_tampering(directory: Path, environ: Mapping[str, str], *, refuse: bool = False) -> None:
     """Log what the repository of a directory has that the user has not accepted; no git runs.
 
     Arguments:
@@ -39,5 +38,5 @@ def warn_of_tampering(directory: Path, environ: Mapping[str, str], log: Log, *, 
     result = audit(project)
     if result.refused and refuse:
         raise tampered(result)
-    log_problem(result.problem, log)
-    log_findings(result.findings, log)
+    log_problem(result.problem)
+    log_findings(result.findings)

@@ -42,10 +42,10 @@ def trust(
     A change needs a new approval. On a terminal you see the settings first and answer y or n. The approval is
     stored outside the project.
     """
-    with boundary("trust", json=json, project=directory) as log, SignalHandlers() as signals:
+    with boundary("trust", json=json, project=directory), SignalHandlers() as signals:
         if show and revoke:
             raise UsageError("--show and --revoke exclude each other", "give one of them")
-        environ = become_owner(directory, log)
+        environ = become_owner(directory)
         project = find_project(directory, environ)
         wanted = decided_by(project, of_project(project.main, environ).stated)
         repository = lines_of_repository(project)

@@ -21,8 +21,8 @@ def wait(
     json: Json = False,
 ) -> None:
     """Wait until sessions have ended, and end with their exit status: of several, the first that is not 0."""
-    with boundary("wait", json=json, project=directory) as log:
-        environ = become_owner(directory, log)
+    with boundary("wait", json=json, project=directory):
+        environ = become_owner(directory)
         rows = []
         for row, error in use_case.wait(find_project(directory, environ), ids):
             rows.append(row)

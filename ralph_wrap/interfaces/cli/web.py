@@ -23,9 +23,9 @@ def web(
     ] = False,
 ) -> None:
     """Review, merge, apply, drop, resume and stop in a browser on this machine. Prints the address."""
-    with boundary("web", json=False, project=directory) as log:
+    with boundary("web", json=False, project=directory):
         server.load()
-        environ = become_owner(directory, log)
-        warn_of_tampering(directory, environ, log)
-        project = open_project(directory, environ, log)
-        server.serve(project, port, read_only=read_only, log=log, announce=typer.echo)
+        environ = become_owner(directory)
+        warn_of_tampering(directory, environ)
+        project = open_project(directory, environ)
+        server.serve(project, port, read_only=read_only, announce=typer.echo)

@@ -79,9 +79,9 @@ def create(
     directory: Directory = Path(),
 ) -> None:
     """Make a worktree on a new branch. Prints JSON."""
-    with boundary(_TOOL, json=True) as log, SignalHandlers() as signals:
+    with boundary(_TOOL, json=True), SignalHandlers() as signals:
         words = slug(task)  # before the change of user: only root may be able to read its tables
-        environ = become_owner(directory, log)
+        environ = become_owner(directory)
         project = find_project(directory, environ)
         settings = load(directory, project.main, project.main, {}, environ, ())
         require(project.main, settings.stated, environ, lambda key: key in {"ignore", "copy"})
@@ -96,7 +96,6 @@ def create(
             links=link or (),
             ignore=settings.ignore,
             copy=settings.copy,
-            log=log,
             cancel=signals.cancel,
         )
         answer(_TOOL, created._asdict())
@@ -114,30 +113,29 @@ def cleanup(
     project: Directory = Path(),
 ) -> None:
     """Remove a worktree that ralph-wrap made. Prints JSON."""
-    with boundary(_TOOL, json=True) as log, SignalHandlers():  # a signal does not interrupt a removal
-        environ = become_owner(project, log)
+    with boundary(_TOOL, json=True), SignalHandlers():  # a signal does not interrupt a removal
+        environ = become_owner(project)
         cleaned = clean_up(
             find_project(project, environ),
             _absolute(path),
             cwd=_absolute(Path()),
             keep_branch=keep_branch,
             force=force,
-            log=log,
         )
         answer(_TOOL, cleaned._asdict())
 
 
 def status(project: Directory = Path()) -> None:
     """Print whether the current directory is in a linked worktree, as JSON."""
-    with boundary(_TOOL, json=True) as log:
-        environ = become_owner(project, log)
+    with boundary(_TOOL, json=True):
+        environ = become_owner(project)
         answer(_TOOL, status_of(find_project(project, environ)))
 
 
 def list_all(project: Directory = Path()) -> None:
     """List every worktree of the repository. Prints JSON."""
-    with boundary(_TOOL, json=True) as log:
-        environ = become_owner(project, log)
+    with boundary(_TOOL, json=True):
+        environ = become_owner(project)
         answer(_TOOL, [info._asdict() for info in list_worktrees(find_project(project, environ))])
 
 

@@ -11,7 +11,9 @@ from typing import TypeVar
 from ralph_wrap.errors import UnreachableError
 from ralph_wrap.interfaces.fleet.remote import InterruptedWorkError
 from ralph_wrap.system.cancel import CancelToken
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
+
+log = get_logger()
 
 _T = TypeVar("_T")
 
@@ -78,10 +80,9 @@ class RemoteRetries:
 
     """
 
-    def __init__(self, grace: GracePeriod, log: Log) -> None:
+    def __init__(self, grace: GracePeriod) -> None:
         self.is_ending = False
         self._grace = grace
-        self._log = log
 
     def repeat(self, action: Callable[[], _T]) -> _T:
         """Do something with the remote, and try again with growing waits while it does not answer.
@@ -95,7 +96,7 @@ class RemoteRetries:
             try:
                 return action()
             except UnreachableError as error:
-                self._log.warning("fleet.unreachable", error.message, f"the next attempt is in {wait:.0f} s")
+                log.warning("fleet.unreachable", error.message, f"the next attempt is in {wait:.0f} s")
             self.pause(wait * random.uniform(0.5, 1.5))  # noqa: S311 -- jitter
             wait = min(wait * 2, _LONGEST_WAIT)
 

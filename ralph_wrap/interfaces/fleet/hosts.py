@@ -18,9 +18,11 @@ from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.fleet import order
 from ralph_wrap.interfaces.fleet.started import StartedRun
 from ralph_wrap.system.cancel import CancelToken
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec, StandardStreams
 from ralph_wrap.system.text import command
+
+log = get_logger()
 
 _HOST = re.compile(r"(?:[\w.+-]+@)?[\w.:\[\]-]+", re.ASCII)
 _UNREACHABLE = 255  # ssh(1), EXIT STATUS
@@ -100,7 +102,6 @@ class HostFleet:
         logs: Path,
         environ: Mapping[str, str],
         cancel: CancelToken,
-        log: Log,
     ) -> None:
         self._started = started
         self._waiting = [*range(size)]
@@ -108,7 +109,6 @@ class HostFleet:
         self._logs = logs
         self._environ = environ
         self._cancel = cancel
-        self._log = log
         self._running: list[HostWorker] = []
         self._failures: dict[int, int] = {}
         self._rests: dict[str, float] = {}
@@ -174,18 +174,18 @@ class HostFleet:
             os.close(reading)
             os.close(output)
         self._running.append(HostWorker(number, host, process, writing, begun))
-        self._log.event("fleet.host_started", f"index {number} starts on {host}")
+        log.event("fleet.host_started", f"index {number} starts on {host}")
 
     def _after(self, worker: HostWorker, status: int) -> list[int]:
         """Decide what follows the end of a worker; return its index if it has failed for good."""
         number, host = worker.number, worker.host
         if status == 0:
-            self._log.event("fleet.host_done", f"index {number} has ended on {host}")
+            log.event("fleet.host_done", f"index {number} has ended on {host}")
             return []
         if status == order.WORK_STAYS:
-            log = self._logs / f"{number}.log"
-            message = f"some work of index {number} is only on {host}; see {log}"
-            self._log.warning("fleet.work_stays", message)
+            output = self._logs / f"{number}.log"
+            message = f"some work of index {number} is only on {host}; see {output}"
+            log.warning("fleet.work_stays", message)
         if self._cancel.requested:
             return []
         if status == _UNREACHABLE:
@@ -193,10 +193,10 @@ class HostFleet:
             self._note_unreachable(worker)
         elif status not in _INTERRUPTED:
             self._failures[number] = self._failures.get(number, 0) + 1
-            log = self._logs / f"{number}.log"
+            output = self._logs / f"{number}.log"
             if status != order.WORK_STAYS:
-                message = f"index {number} failed on {host} ({status}); see {log}"
-                self._log.warning("fleet.host_failed", message)
+                message = f"index {number} failed on {host} ({status}); see {output}"
+                log.warning("fleet.host_failed", message)
             if self._failures[number] > _RETRIES:
                 return [number]
         self._waiting.append(number)
@@ -204,19 +204,19 @@ class HostFleet:
 
     def _note_unreachable(self, worker: HostWorker) -> None:
         """Log that a machine cannot be reached; one that never was gets no more workers after a while."""
-        host, log = worker.host, self._logs / f"{worker.number}.log"
-        with log.open("rb") as printed:
+        host, output = worker.host, self._logs / f"{worker.number}.log"
+        with output.open("rb") as printed:
             printed.seek(worker.begun)
             if f"{_REACHED}\n".encode() in printed.read(_BEGINNING):
                 self._reached.add(host)
         if host not in self._reached:
             self._missed[host] += 1
         if self._missed[host] < _ATTEMPTS:
-            self._log.warning("fleet.host_lost", f"{host} cannot be reached; see {log}")
+            log.warning("fleet.host_lost", f"{host} cannot be reached; see {output}")
         else:
-            self._log.warning(
+            log.warning(
                 "fleet.host_given_up",
-                f"{host} was not reached in {_ATTEMPTS} attempts, and gets no worker; see {log}",
+                f"{host} was not reached in {_ATTEMPTS} attempts, and gets no worker; see {output}",
                 f"to see why: {command('ssh', '--', host, 'true')}",
             )
 

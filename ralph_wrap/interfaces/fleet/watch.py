@@ -14,8 +14,10 @@ from ralph_wrap.git.remote import start_remote_listing
 from ralph_wrap.interfaces.fleet.index import lacks_work
 from ralph_wrap.interfaces.fleet.remote import FleetRemote
 from ralph_wrap.state.remote_claim import RemoteClaim
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.process import RunningCommand
+
+log = get_logger()
 
 _INTERVAL = 30.0  # seconds between two looks
 _GLANCE = 0.01  # seconds; with 0 Popen.communicate never notices the end of a command
@@ -75,8 +77,7 @@ class StopWatch:
 class HolderWatch:
     """Watches the worker that has the only copy of some work: while it tries to push it, its claim moves."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self) -> None:
         self._claim = ""
         self._since = 0.0
 
@@ -92,7 +93,7 @@ class HolderWatch:
         if claim is None or not lacks_work(claim) or claim.session in ours:
             return False
         if not self._claim:
-            self._log.warning(
+            log.warning(
                 "fleet.waits_for_work",
                 f"{claim.node} has work that the remote lacks: {claim.incomplete}",
                 "this worker waits while that one tries to push it",

@@ -25,8 +25,10 @@ from ralph_wrap.interfaces.fleet.refs import index_ref, output_ref, stop_ref
 from ralph_wrap.interfaces.fleet.remote import FleetRemote, InterruptedWorkError, claim_of, free_id
 from ralph_wrap.interfaces.fleet.watch import HolderWatch, StopWatch
 from ralph_wrap.state.remote_claim import RemoteClaim
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.signals import SignalHandlers
+
+log = get_logger()
 
 _FAILED = 1
 _CRASHES = 3  # sessions of one worker that a signal may kill, such as the kernel without memory
@@ -75,18 +77,16 @@ class Worker:
         order: WorkOrder,
         environ: Mapping[str, str],
         signals: SignalHandlers,
-        log: Log,
         run_session: Callable[[Attempt], int],
     ) -> None:
         self._order = order
         self._environ = environ
         self._signals = signals
-        self._log = log
         self._run_session = run_session
         self._grace = GracePeriod(signals.cancel, order.grace)
-        self._patience = RemoteRetries(self._grace, log)
+        self._patience = RemoteRetries(self._grace)
         self._output = SessionOutput()
-        self._holder = HolderWatch(log)
+        self._holder = HolderWatch()
         self._crashes, self._has_worked = 0, False
         self._clone: WorkClone
         self._remote: FleetRemote
@@ -163,7 +163,7 @@ class Worker:
         change = RemoteChange(ref, oid, store_blob(self._remote.git, state.encode()))
         # If another worker was faster, the index is final all the same: only a final state replaces a claim.
         self._patience.repeat(lambda: self._push_output(change))
-        self._log.event("fleet.settled", f"index {state.number} is {state.state}: session {state.id}")
+        log.event("fleet.settled", f"index {state.number} is {state.state}: session {state.id}")
         return self._end(state.id)
 
     def _end(self, agent_id: str) -> int:
@@ -172,14 +172,14 @@ class Worker:
         self._patience.repeat(lambda: self._push_output(None))  # of a session that was fenced
         # Without a session here, the clone has only what was on the remote, and may have been replaced there.
         lacking = self._patience.repeat(lambda: self._clone.lacking(agent_id)) if self._has_worked else {}
-        return _status(self._clone, lacking, 0, self._log)
+        return _status(self._clone, lacking, 0)
 
     def _end_by_signal(self) -> int:
         """Return the exit status after a signal. There may be no time to ask the remote again."""
         status = self._grace.exit_status
         if not self._has_worked:
             return status
-        return _status(self._clone, self._clone.unconfirmed(), status, self._log)
+        return _status(self._clone, self._clone.unconfirmed(), status)
 
     def _read_or_claim(self) -> tuple[IndexState, str]:
         """Return the state of the index with its object id; claim the index if no worker has."""
@@ -256,7 +256,7 @@ class Worker:
             self._push_output(index)  # only the output was moved by another worker
 
 
-def _status(clone: WorkClone, lacking: Iterable[str], status: int, log: Log) -> int:
+def _status(clone: WorkClone, lacking: Iterable[str], status: int) -> int:
     """Return the exit status of a worker, and name the work that is only in its workspace.
 
     Arguments:

@@ -37,8 +37,10 @@ from mcp_types import Tool as Described
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.interfaces.mcp.tools import TOOLS, McpTool, ToolCaller, answer
-from ralph_wrap.system.log import Log, lines_of, one_line, traceback_of
+from ralph_wrap.system.log import get_logger, lines_of, one_line, traceback_of
 from ralph_wrap.system.process import ENDING
+
+log = get_logger()
 
 
 def load() -> None:
@@ -46,7 +48,7 @@ def load() -> None:
     run(sleep, 0)
 
 
-def serve(caller: ToolCaller, log: Log) -> None:
+def serve(caller: ToolCaller) -> None:
     """Serve the tools until standard input ends."""
     log.event(
         "server.started",
@@ -54,12 +56,12 @@ def serve(caller: ToolCaller, log: Log) -> None:
         session_id=caller.session,
     )
     try:
-        run(_serve, caller, log)
+        run(_serve, caller)
     except* (BrokenPipeError, ConnectionResetError):
         log.event("client.left", "the client does not read the answers any more")
 
 
-async def _serve(caller: ToolCaller, log: Log) -> None:
+async def _serve(caller: ToolCaller) -> None:
     busy = Lock()
     tools = {tool.name: tool for tool in TOOLS}
 
@@ -69,7 +71,7 @@ async def _serve(caller: ToolCaller, log: Log) -> None:
     async def call_tool(_: object, params: CallToolRequestParams) -> CallToolResult:
         if params.name not in tools:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name}")
-        call = partial(_called, tools[params.name], caller, params.arguments or {}, log)
+        call = partial(_called, tools[params.name], caller, params.arguments or {})
         async with busy:
             return await run_sync(call)
 
@@ -106,7 +108,7 @@ def _described(tool: McpTool) -> Described:
     )
 
 
-def _called(tool: McpTool, caller: ToolCaller, arguments: dict[str, Any], log: Log) -> CallToolResult:
+def _called(tool: McpTool, caller: ToolCaller, arguments: dict[str, Any]) -> CallToolResult:
     """Return the answer of a tool, or its error. The error is for the agent, not one of the protocol."""
     try:
         data = answer(tool, caller, arguments)

@@ -24,7 +24,7 @@ from ralph_wrap.config import load
 from ralph_wrap.config.trust import require
 from ralph_wrap.errors import RalphError, UsageError
 from ralph_wrap.state.project import Project, find_project
-from ralph_wrap.system.log import Commands, lines_of, on_stderr
+from ralph_wrap.system.log import Commands, lines_of
 from ralph_wrap.worktree.managed.find import find
 
 _TYPES: dict[Any, Any] = {str: "string", bool: "boolean", str | None: ["string", "null"]}
@@ -145,7 +145,6 @@ def _enter(caller: ToolCaller, project: Project, *, name: str, tmux: bool) -> di
         cwd=caller.cwd,
         ignore=settings.ignore,
         copy=settings.copy,
-        log=on_stderr(caller.environ),
         in_tmux=tmux,
     )._asdict()
 

@@ -7,6 +7,7 @@ long to stop, or to start. The page waits some seconds for it, and a thread wait
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import json
 import os
 import re
@@ -39,9 +40,11 @@ from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system import process
 from ralph_wrap.system.files import anonymous_file
-from ralph_wrap.system.log import Log, traceback_of
+from ralph_wrap.system.log import Log, current, get_logger, traceback_of
 from ralph_wrap.system.text import command, some
 from ralph_wrap.worktree import temporary
+
+log = get_logger()
 
 Form = Mapping[str, Sequence[str]]
 
@@ -52,19 +55,15 @@ _ADDRESS = re.compile(r"(?:dropped|(?:branch|saved|session)?\?[\w.~%=&+-]*)?", r
 _busy = threading.Lock()  # one action at a time: a refusal depends on what the action before it did
 
 
-async def stop(context: PageContext, form: Form, server_log: Log) -> FlashMessage:
+async def stop(context: PageContext, form: Form) -> FlashMessage:
     """Ask a session to end, and wait up to 3 s for its end."""
     [name] = form.get("id", [""])[:1]
     mode = next((mode for mode in StopMode if [mode.value] == [*form.get("how", ())]), StopMode.SOON)
     waits = FlashMessage("done", (f"session {name} has a stop request: {_EFFECTS[mode]}",))
-    return await _soon(
-        lambda log: _stopped(context, name, mode, waits, log), waits, _START_PATIENCE, server_log
-    )
+    return await _soon(lambda: _stopped(context, name, mode, waits), waits, _START_PATIENCE)
 
 
-async def _soon(
-    work: Callable[[Log], FlashMessage], waits: FlashMessage, patience: float, server_log: Log
-) -> FlashMessage:
+async def _soon(work: Callable[[], FlashMessage], waits: FlashMessage, patience: float) -> FlashMessage:
     """Do some work in a thread of its own, and return its note; if it takes long, the note that it goes on.
 
     A failure after that is in the log of the server.
@@ -76,13 +75,14 @@ async def _soon(
     is_late = False
 
     def run() -> None:
-        notes.append(_noted(work, server_log))
+        notes.append(_noted(work))
         if is_late and notes[0].kind == "failed":
-            server_log.warning("button.failed_late", "; ".join(notes[0].lines), notes[0].hint)
+            log.warning("button.failed_late", "; ".join(notes[0].lines), notes[0].hint)
         with suppress(RuntimeError):  # the server has stopped meanwhile
             loop.call_soon_threadsafe(ended.set)
 
-    threading.Thread(target=run, name="button", daemon=True).start()
+    here = contextvars.copy_context()  # the log of the server
+    threading.Thread(target=here.run, args=(run,), name="button", daemon=True).start()
     try:
         await asyncio.wait_for(ended.wait(), patience)
     except TimeoutError:
@@ -98,9 +98,9 @@ _EFFECTS = {
 }
 
 
-def _stopped(context: PageContext, name: str, mode: StopMode, waits: FlashMessage, log: Log) -> FlashMessage:
+def _stopped(context: PageContext, name: str, mode: StopMode, waits: FlashMessage) -> FlashMessage:
     """Wait a short time only: the thread of each click would live until the end."""
-    stopped, problem = stopping.stop(context.project, [name], mode, log, _STOP_PATIENCE)
+    stopped, problem = stopping.stop(context.project, [name], mode, _STOP_PATIENCE)
     if problem is not None:
         raise problem
     if any(session.outcome == "asked" for session in stopped):
@@ -110,19 +110,17 @@ def _stopped(context: PageContext, name: str, mode: StopMode, waits: FlashMessag
     )
 
 
-async def merge(context: PageContext, form: Form, server_log: Log) -> FlashMessage:
+async def merge(context: PageContext, form: Form) -> FlashMessage:
     """Land branches on the main branch, or change nothing and show the reason."""
     names = _names(form)
     method = next(
         (method for method in merging.MergeMethod if [method.value] == [*form.get("how", ())]),
         merging.MergeMethod.MERGE,
     )
-    return await run_in_threadpool(_alone, lambda log: _landed(context, names, method, log), server_log)
+    return await run_in_threadpool(_alone, lambda: _landed(context, names, method))
 
 
-def _landed(
-    context: PageContext, names: Sequence[str], method: merging.MergeMethod, log: Log
-) -> FlashMessage:
+def _landed(context: PageContext, names: Sequence[str], method: merging.MergeMethod) -> FlashMessage:
     project = context.project
     if (result := audit(project)).refused:
         raise tampered(result)
@@ -139,7 +137,6 @@ def _landed(
             project,
             wanted,
             target,
-            log=log,
             method=method,
             check=settings.landing_check,
             check_timeout=settings.check_timeout,
@@ -168,11 +165,11 @@ def _landing_note(landed: Sequence[merging.LandingResult]) -> FlashMessage:
     return FlashMessage("done", tuple(lines))
 
 
-async def drop(context: PageContext, form: Form, log: Log) -> FlashMessage:
+async def drop(context: PageContext, form: Form) -> FlashMessage:
     """Delete merged branches. An unmerged branch stays, and the answer has a button to delete it."""
     wanted = dropping.DropSelection(tuple(_names(form)), False, False, None, force="force" in form)
     stay = tuple(form.get("stays", ()))
-    return await run_in_threadpool(_alone, lambda _: _dropped(context, wanted, stay), log)
+    return await run_in_threadpool(_alone, lambda: _dropped(context, wanted, stay))
 
 
 def _dropped(context: PageContext, wanted: dropping.DropSelection, stay: Sequence[str]) -> FlashMessage:
@@ -214,10 +211,10 @@ def _with(saved: str | None, branch: str) -> str:
     return f", with {saved}" if saved and saved != branch else ""
 
 
-async def restore(context: PageContext, form: Form, log: Log) -> FlashMessage:
+async def restore(context: PageContext, form: Form) -> FlashMessage:
     """Restore dropped branches."""
     names = _names(form)
-    return await run_in_threadpool(_alone, lambda _: _restored(context, names), log)
+    return await run_in_threadpool(_alone, lambda: _restored(context, names))
 
 
 def _restored(context: PageContext, names: Sequence[str]) -> FlashMessage:
@@ -231,19 +228,19 @@ def _restored(context: PageContext, names: Sequence[str]) -> FlashMessage:
     return FlashMessage("done", tuple(lines))
 
 
-async def apply(context: PageContext, form: Form, server_log: Log) -> FlashMessage:
+async def apply(context: PageContext, form: Form) -> FlashMessage:
     """Put the saved work of a branch into the main checkout, or change nothing and show the reason."""
     names = _names(form)
-    return await run_in_threadpool(_alone, lambda log: _applied(context, names[0], log), server_log)
+    return await run_in_threadpool(_alone, lambda: _applied(context, names[0]))
 
 
-def _applied(context: PageContext, name: str, log: Log) -> FlashMessage:
+def _applied(context: PageContext, name: str) -> FlashMessage:
     project = context.project
     if (result := audit(project)).refused:
         raise tampered(result)
     branch = find(project, branches.read(project), name)
     temporary.require_turn(repository_of(project))  # a page that waits shows no message
-    applied = applying.apply(project, branch, top=project.main, log=log, cancel=context.cancel)
+    applied = applying.apply(project, branch, top=project.main, cancel=context.cancel)
     lines = [f"submodule {path} stays at its commit" for path in applied.submodules]
     if not applied.files:
         return FlashMessage("done", (f"{applied.checkout} has this work already", *lines))
@@ -251,11 +248,11 @@ def _applied(context: PageContext, name: str, log: Log) -> FlashMessage:
     return FlashMessage("done", (first, *some(applied.files, _FILES, " files"), *lines))
 
 
-async def resume(context: PageContext, form: Form, server_log: Log) -> FlashMessage:
+async def resume(context: PageContext, form: Form) -> FlashMessage:
     """Go on where a session ended, in the background; wait up to 10 s until its agent has started."""
     [name] = form.get("id", [""])[:1]
     waits = FlashMessage("done", (f"session {name} is starting again",))
-    return await _soon(lambda _: _resumed(context, name), waits, _START_PATIENCE, server_log)
+    return await _soon(lambda: _resumed(context, name), waits, _START_PATIENCE)
 
 
 def _resumed(context: PageContext, name: str) -> FlashMessage:
@@ -272,14 +269,14 @@ def _resumed(context: PageContext, name: str) -> FlashMessage:
     return FlashMessage("done", (f"session {session.id} goes on", *lines))
 
 
-async def rm(context: PageContext, form: Form, server_log: Log) -> FlashMessage:
+async def rm(context: PageContext, form: Form) -> FlashMessage:
     """Remove the worktree that a session kept at its end; later edits are saved."""
     [name] = form.get("id", [""])[:1]
-    return await run_in_threadpool(_alone, lambda log: _removed(context, name, log), server_log)
+    return await run_in_threadpool(_alone, lambda: _removed(context, name))
 
 
-def _removed(context: PageContext, name: str, log: Log) -> FlashMessage:
-    session = removing.remove(context.project, name, log)
+def _removed(context: PageContext, name: str) -> FlashMessage:
+    session = removing.remove(context.project, name)
     lines = [f"the worktree of session {session.session} is removed"]
     if not session.removed:
         lines = [f"session {session.session} has no worktree any more"]
@@ -305,28 +302,30 @@ def _again(action: str, names: Sequence[str], label: str, *fields: tuple[str, st
     return RetryForm(action, (*(("name", quoted(name)) for name in names), *fields), label)
 
 
-def _alone(work: Callable[[Log], FlashMessage], log: Log) -> FlashMessage:
+def _alone(work: Callable[[], FlashMessage]) -> FlashMessage:
     with _busy:
-        return _noted(work, log)
+        return _noted(work)
 
 
-def _noted(work: Callable[[Log], FlashMessage], server_log: Log) -> FlashMessage:
+def _noted(work: Callable[[], FlashMessage]) -> FlashMessage:
     """Do some work, and return a note with its messages."""
-    with _captured() as (log, lines):
+    server = current()
+    with _captured() as lines:
         try:
-            note = work(log)
+            note = work()
         except (RalphError, OSError) as error:
             expected = explained(error) if isinstance(error, OSError) else error
             note = FlashMessage("failed", (expected.message,), expected.hint)
         except Exception as error:  # noqa: BLE001 -- a bug: the next button may work
-            server_log.error("button.failed", f"ralph-wrap failed: {error!r}", traceback=traceback_of(error))
+            with server.in_use():
+                log.error("button.failed", f"ralph-wrap failed: {error!r}", traceback=traceback_of(error))
             note = FlashMessage("failed", (f"ralph-wrap failed: {error!r}",), "please report this")
         return note._replace(lines=(*note.lines, *lines()))
 
 
 @contextmanager
-def _captured() -> Iterator[tuple[Log, Callable[[], list[str]]]]:
-    """Yield a log, and a function that returns its messages."""
+def _captured() -> Iterator[Callable[[], list[str]]]:
+    """Keep what is logged from stderr; yield a function that returns the messages."""
     descriptor = anonymous_file()
 
     def lines() -> list[str]:
@@ -335,12 +334,13 @@ def _captured() -> Iterator[tuple[Log, Callable[[], list[str]]]]:
         return [" ".join(filter(None, (event["message"], event.get("hint")))) for event in events]
 
     try:
-        yield Log(descriptor, terminal=False, colour=False, as_json=True), lines
+        with Log(descriptor, terminal=False, colour=False, as_json=True).in_use():
+            yield lines
     finally:
         os.close(descriptor)
 
 
-async def press(name: str, context: PageContext, form: Form, log: Log) -> str:
+async def press(name: str, context: PageContext, form: Form) -> str:
     """Do the work of a button, and return the address of the page that shows the result.
 
     Arguments:
@@ -349,7 +349,7 @@ async def press(name: str, context: PageContext, form: Form, log: Log) -> str:
 
     """
     try:
-        note = await BUTTONS[name](context, form, log)
+        note = await BUTTONS[name](context, form)
     except UsageError as error:
         note = FlashMessage("failed", (error.message,), error.hint)
     [address] = form.get("back", [""])[:1]
@@ -359,7 +359,7 @@ async def press(name: str, context: PageContext, form: Form, log: Log) -> str:
     return f"{address}{'&' if '?' in address else '?'}note={context.notes.put(note)}"
 
 
-BUTTONS: dict[str, Callable[[PageContext, Form, Log], Awaitable[FlashMessage]]] = {
+BUTTONS: dict[str, Callable[[PageContext, Form], Awaitable[FlashMessage]]] = {
     "stop": stop,
     "merge": merge,
     "drop": drop,

@@ -16,7 +16,9 @@ from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, RefusedE
 from ralph_wrap.interfaces.web import actions, pages, static_files
 from ralph_wrap.interfaces.web.pages import PageContext
 from ralph_wrap.interfaces.web.templates import render
-from ralph_wrap.system.log import Log, traceback_of
+from ralph_wrap.system.log import get_logger, traceback_of
+
+log = get_logger()
 
 _STATUS: dict[type[RalphError], int] = {
     UsageError: 400,
@@ -27,7 +29,7 @@ _STATUS: dict[type[RalphError], int] = {
 _LONGEST_FORM = 1 << 16  # bytes
 
 
-def application(context: PageContext, root: str, log: Log) -> ASGIApp:
+def application(context: PageContext, root: str) -> ASGIApp:
     """Return the ASGI application with all pages and buttons.
 
     Arguments:
@@ -38,7 +40,7 @@ def application(context: PageContext, root: str, log: Log) -> ASGIApp:
     def page(name: str, template: str = "") -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:
             query = _query(request.scope["query_string"])
-            return _shown(context, root, log, name, template or f"{name}.html", query)
+            return _shown(context, root, name, template or f"{name}.html", query)
 
         return answer
 
@@ -47,7 +49,7 @@ def application(context: PageContext, root: str, log: Log) -> ASGIApp:
             body = await _body(request)
             if isinstance(body, Response):
                 return body
-            back = await actions.press(name, context, _form(body), log)
+            back = await actions.press(name, context, _form(body))
             return RedirectResponse(f"{root}/{back}", 303)
 
         return answer
@@ -87,9 +89,7 @@ def _asset(request: Request) -> Response:
     return Response(static_files.CONTENT[name], media_type=static_files.KINDS[name])
 
 
-def _shown(
-    context: PageContext, root: str, log: Log, name: str, template: str, query: dict[str, str]
-) -> Response:
+def _shown(context: PageContext, root: str, name: str, template: str, query: dict[str, str]) -> Response:
     frame = {"site": context, "root": root}
     try:
         return HTMLResponse(render(template, **frame, **pages.content(context, name, query)))

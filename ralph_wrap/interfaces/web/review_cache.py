@@ -6,6 +6,7 @@ old rows, or none, and asks again.
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
 from typing import NamedTuple
@@ -17,7 +18,9 @@ from ralph_wrap.errors import RalphError
 from ralph_wrap.git import list_refs
 from ralph_wrap.state.project import RUN, Project, has_clones, registries
 from ralph_wrap.system import files
-from ralph_wrap.system.log import Log, traceback_of
+from ralph_wrap.system.log import get_logger, traceback_of
+
+log = get_logger()
 
 _OLDEST = 60.0  # seconds; the kill of a session changes no file
 _OLDEST_PROBLEM = 2.0
@@ -33,9 +36,8 @@ class CachedReview(NamedTuple):
 class ReviewCache:
     """The reviewed branches of a project."""
 
-    def __init__(self, project: Project, log: Log) -> None:
+    def __init__(self, project: Project) -> None:
         self._project = project
-        self._log = log
         self._changed = threading.Condition()
         self._state: object = None
         self._compared_at = 0.0
@@ -72,7 +74,9 @@ class ReviewCache:
     def _start(self) -> None:
         if not self._busy:
             self._busy = True
-            threading.Thread(target=self._compare, name="review", daemon=True).start()
+            threading.Thread(
+                target=contextvars.copy_context().run, args=(self._compare,), name="review", daemon=True
+            ).start()
 
     def _is_fresh(self, state: object) -> bool:
         oldest = _OLDEST if self._problem is None else _OLDEST_PROBLEM
@@ -110,7 +114,7 @@ class ReviewCache:
             problem = RalphError(
                 f"ralph-wrap failed: {error!r}", "please report this with the output on stderr"
             )
-            self._log.error("review.failed", problem.message, traceback=traceback_of(error))
+            log.error("review.failed", problem.message, traceback=traceback_of(error))
         with self._changed:
             self._state, self._compared_at = state, time.monotonic()
             self._review, self._problem, self._busy = latest, problem, False

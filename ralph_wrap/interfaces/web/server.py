@@ -29,7 +29,6 @@ from ralph_wrap.interfaces.web.pages import PageContext
 from ralph_wrap.interfaces.web.review_cache import ReviewCache
 from ralph_wrap.state.project import Project, repository_of
 from ralph_wrap.system.cancel import CancelToken
-from ralph_wrap.system.log import Log
 from ralph_wrap.system.process import ENDING
 
 HOST = "127.0.0.1"
@@ -49,7 +48,6 @@ def serve(
     port: int,
     *,
     read_only: bool,
-    log: Log,
     announce: Callable[[str], None],
 ) -> None:
     """Serve the pages of a project until a signal ends the process.
@@ -68,14 +66,14 @@ def serve(
     cancel = CancelToken()
     context = PageContext(
         project,
-        ReviewCache(project, log),
+        ReviewCache(project),
         FlashMessages(),
         read_only,
         cancel,
     )
     with _listening(port) as listening:
         config = uvicorn.Config(
-            gate.before(application(context, gate.path, log)),
+            gate.before(application(context, gate.path)),
             http="h11",
             loop="asyncio",
             ws="none",

@@ -22,7 +22,9 @@ from ralph_wrap.interfaces.web.conflict_matrix import matrix
 from ralph_wrap.interfaces.web.templates import render
 from ralph_wrap.state.project import Project, objects_of
 from ralph_wrap.system.files import replace
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import current, get_logger
+
+log = get_logger()
 
 _LINES = 1500  # changed lines of one branch
 _ALL_LINES = 30_000  # changed lines of all branches: some 10 MB
@@ -43,7 +45,7 @@ class ReportSection(NamedTuple):
     omitted: bool
 
 
-def page(project: Project, review: Review, rows: Sequence[ReviewRow], log: Log) -> bytes:
+def page(project: Project, review: Review, rows: Sequence[ReviewRow]) -> bytes:
     """Return the content of the file.
 
     Arguments:
@@ -54,15 +56,15 @@ def page(project: Project, review: Review, rows: Sequence[ReviewRow], log: Log) 
 
     """
     with objects_of(project) as objects:
-        return _page(project, objects, review, rows, log)
+        return _page(project, objects, review, rows)
 
 
-def _page(project: Project, objects: Git, review: Review, rows: Sequence[ReviewRow], log: Log) -> bytes:
+def _page(project: Project, objects: Git, review: Review, rows: Sequence[ReviewRow]) -> bytes:
     all_branches = {branch.name: branch for branch in branches.read(project)}
     sections: list[ReportSection] = []
     lines_left = _ALL_LINES
     for number, row in enumerate(rows, 1):
-        log.progress(f"branch {number} of {len(rows)}")
+        current().progress(f"branch {number} of {len(rows)}")
         branch = all_branches.get(row.branch)
         full = lines_left <= 0 or number > _BRANCHES
         if branch is None or full or (row.merged and not branch.saved):
@@ -71,7 +73,7 @@ def _page(project: Project, objects: Git, review: Review, rows: Sequence[ReviewR
         section = _section(objects, branch, row, review, min(_LINES, lines_left))
         sections.append(section)
         lines_left -= sum(view.added + view.deleted for view in (section.diff, section.saved) if view)
-    log.progress("")
+    current().progress("")
     style = static_files.CONTENT["app.css"].decode()
     return render(
         "report.html",
@@ -113,7 +115,6 @@ def write(
     project: Project,
     review: Review,
     rows: Sequence[ReviewRow],
-    log: Log,
     path: Path,
 ) -> None:
     """Write the file, or leave an existing file as it is.
@@ -126,7 +127,7 @@ def write(
         RalphError: the file cannot be written.
 
     """
-    content = page(project, review, rows, log)
+    content = page(project, review, rows)
     try:
         replace(path, content, sync=False)
     except OSError as error:

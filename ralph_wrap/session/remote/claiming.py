@@ -25,9 +25,11 @@ from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
 from ralph_wrap.state.session_start import SessionStart
 from ralph_wrap.state.stop_request import StopMode
-from ralph_wrap.system.log import Commands
+from ralph_wrap.system.log import Commands, current, get_logger
 from ralph_wrap.system.process import RunningCommand
 from ralph_wrap.system.text import command
+
+log = get_logger()
 
 _PATIENCE = 15.0  # seconds for each of two network operations; then the session starts all the same
 _ATTEMPTS = 10
@@ -98,7 +100,6 @@ def begin(
             claim.base if goes_on or not session_claim.record.resumes else "", context.cancel
         ),
         cancel=context.cancel,
-        log=context.log,
     )
     at_end("mirror the end", lambda: MirrorEnd(mirror, state, context).push(session_claim.record))
     if claiming.earlier is not None:
@@ -267,11 +268,11 @@ class _Claiming:
             if time.monotonic() >= deadline or self._context.cancel.requested:
                 running.end()
                 break
-            self._context.log.progress(f"asking {self._remote}")
-        self._context.log.progress("")
+            current().progress(f"asking {self._remote}")
+        current().progress("")
         completed = running.wait()
         if completed.status != 0 and states:
-            self._context.log.warning(
+            log.warning(
                 "mirror.failed",
                 f"{self._remote} does not answer: {push_error(completed)}",
                 "the session starts, and tries again",

@@ -15,12 +15,14 @@ from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.state.remote_refs import REMOTES, tracking
 from ralph_wrap.system import liveness
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
+
+log = get_logger()
 
 _PATIENCE = 5.0  # seconds; without an answer, the claim counts as dead after three beats
 
 
-def give_back(project: Project, record: SessionRecord, log: Log) -> None:
+def give_back(project: Project, record: SessionRecord) -> None:
     """Give back the claims of a session that was killed before its agent ran; a failure is logged.
 
     The claim on a new session goes. If it went on from another session, the claim says that it is stopped:

@@ -10,6 +10,7 @@ from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.ending import SessionState
 from ralph_wrap.session.remote.mirror import Mirror
 from ralph_wrap.state.record import SessionRecord
+from ralph_wrap.system.log import current
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.checkpoint import snapshot as take_snapshot
 
@@ -52,7 +53,7 @@ class MirrorEnd(NamedTuple):
             self._await(deadline)
             self._insist(deadline)
         finally:
-            self.context.log.progress("")
+            current().progress("")
             mirror.give_up()
 
     def _rest(self, tree: LinkedWorktree, record: SessionRecord) -> tuple[str | None, str]:
@@ -104,7 +105,7 @@ class MirrorEnd(NamedTuple):
     def _await(self, deadline: float) -> None:
         """Wait for the running command."""
         while not self.mirror.has_ended(_LOOK) and not self._is_over(deadline):
-            self.context.log.progress(f"push: {self.mirror.view.branch_ref}")
+            current().progress(f"push: {self.mirror.view.branch_ref}")
 
     def _sleep(self, seconds: float) -> bool:
         """Wait, and return whether no signal has ended the wait: the remote may be back."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ralph_wrap.system.log import Commands, Log
+from ralph_wrap.system.log import Commands, get_logger
 from ralph_wrap.system.text import command
+
+log = get_logger()
 
 
 class MirrorMessages:
@@ -16,9 +18,8 @@ class MirrorMessages:
 
     """
 
-    def __init__(self, remote: str, log: Log) -> None:
+    def __init__(self, remote: str) -> None:
         self._remote = remote
-        self._log = log
         self._printed: set[str] = set()
 
     def failed(self, reason: str) -> None:
@@ -36,7 +37,7 @@ class MirrorMessages:
 
     def fenced(self, agent_id: str, session: str) -> None:
         """Print that another machine has taken the session over."""
-        self._log.warning(
+        log.warning(
             "mirror.fenced",
             f"another machine goes on with session {agent_id}: this one ends its agent",
             Commands.of(
@@ -55,7 +56,7 @@ class MirrorMessages:
         """
         what = ", ".join(missing) or "the end of the session"
         push = command("git", "push", self._remote, *(f"{ref}:{ref}" for ref in missing))
-        self._log.warning(
+        log.warning(
             "mirror.incomplete",
             f"{self._remote} does not have {what}: {reason or 'there was no time for it'}",
             Commands.of("the work is in this repository", *([push] if missing else [])),
@@ -68,7 +69,7 @@ class MirrorMessages:
             lines: one for each submodule.
 
         """
-        self._log.warning(
+        log.warning(
             "mirror.without_submodules",
             f"{self._remote} does not have the work in submodules: {'; '.join(lines)}",
             "it is on this machine, where the exit report says; push it to the submodule's own remote",
@@ -77,4 +78,4 @@ class MirrorMessages:
     def _once(self, message: str, hint: str) -> None:
         if message not in self._printed:
             self._printed.add(message)
-            self._log.warning("mirror.failed", message, hint)
+            log.warning("mirror.failed", message, hint)

@@ -33,8 +33,10 @@ from ralph_wrap.state import remote_claim
 from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.state.remote_refs import everything, fetched, refspecs, tracking
 from ralph_wrap.system.cancel import CancelToken
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.process import RunningCommand
+
+log = get_logger()
 
 _TO_WITHDRAW = 5.0  # seconds
 _GLANCE = 0.01  # seconds; with 0 Popen.communicate never notices the end of a command
@@ -73,14 +75,13 @@ class Mirror:
         cost: Callable[[], float | None],
         submodules: SubmoduleWatch,
         cancel: CancelToken,
-        log: Log,
     ) -> None:
         self._git, self._remote, self._claim = git, remote, claim
         self.view = view
         self.spare: Callable[..., None] = lambda *_: None
         self._fence, self._cost = fence, cost
         self._cancel, self._log = cancel, log
-        self._messages = MirrorMessages(remote, log)
+        self._messages = MirrorMessages(remote)
         self.schedule = Schedule(claim.beat)
         self.submodules = submodules
         self._running: RunningCommand | None = None
@@ -135,7 +136,7 @@ class Mirror:
         with start_atomic_push(self._git, self._remote, [change]) as running:
             if running.ended(_TO_WITHDRAW) and running.wait().status == 0:
                 self.view.held = None
-                _note(self._git, self._remote, {self.view.claim_ref: None}, self._log)
+                _note(self._git, self._remote, {self.view.claim_ref: None})
 
     def attempt(self, *, whole: bool, git: Git | None = None) -> None:
         """Start the next command: a push, or after a failed push a look at what the remote has.
@@ -198,10 +199,10 @@ class Mirror:
 
     def _end_push(self, running: RunningCommand) -> None:
         if (completed := running.wait()).status == 0:
-            _note(self._git, self._remote, self.view.acknowledge(), self._log)
+            _note(self._git, self._remote, self.view.acknowledge())
             self.schedule.take_push()
             self.schedule.succeed(with_work=self._with_work)
-            self._log.event("mirror.pushed", remote=self._remote, sequence=self._claim.sequence)
+            log.event("mirror.pushed", remote=self._remote, sequence=self._claim.sequence)
         else:
             self.view.note_failure(is_refused=is_refused(completed))
             self._fail(push_error(completed), look=True)
@@ -246,7 +247,7 @@ class Mirror:
         return "; ".join(filter(None, (self._lacking, *self.submodules.lacking)))
 
 
-def _note(git: Git, remote: str, after: Mapping[str, str | None], log: Log) -> None:
+def _note(git: Git, remote: str, after: Mapping[str, str | None]) -> None:
     """Note what the remote has now, for a later start that finds it unreachable."""
     try:
         set_refs(git, {tracking(remote, ref): oid for ref, oid in after.items()})

@@ -8,6 +8,9 @@ from ralph_wrap.config import prompt_file
 from ralph_wrap.git import run_git
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.state.session_start import SessionStart
+from ralph_wrap.system.log import get_logger
+
+log = get_logger()
 
 _LARGEST = 1 << 17  # bytes of a prompt; each push brings the claim with it
 
@@ -29,7 +32,7 @@ def portable(start: SessionStart | None, context: SessionContext) -> SessionStar
     if not text or "\0" in text or _is_committed(context, content):
         return start
     if len(content) > _LARGEST:
-        context.log.warning(
+        log.warning(
             "prompt.stays",
             f"the prompt file is too large for the remote: another machine needs {path.name}",
             "commit it",

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from ralph_wrap.git import Git, count_commits, list_refs
 from ralph_wrap.git.remote import Silence, push_error, start_push
 from ralph_wrap.system.cancel import CancelToken
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.process import RunningCommand
 from ralph_wrap.system.text import command
+
+log = get_logger()
 
 LONGEST_SILENCE = 600.0
 """Seconds of silence after which a push, or a fetch of a mirror, counts as stuck: the remote is gone."""
@@ -48,14 +50,12 @@ class BranchPush:
         *,
         is_own: bool,
         spare: Callable[..., None],
-        log: Log,
     ) -> None:
         self._git = git
         self._remote = remote
         self._branch = branch
         self._is_own = is_own
         self._spare = spare
-        self._log = log
         self._pushed = ""  # the commit that this session has pushed
         self._base = base
         self._tried = base
@@ -118,7 +118,7 @@ class BranchPush:
                 self.start()
                 self._await(deadline, cancel)
         finally:
-            self._log.progress("")
+            current().progress("")
             self._give_up("there was no time for it")
 
     def _give_up(self, reason: str) -> None:
@@ -135,7 +135,7 @@ class BranchPush:
         while self._running is not None and not self._has_ended(self._running, _LOOK):
             if _is_hurried(cancel) or time.monotonic() >= deadline:
                 return
-            self._log.progress(f"push: {self._branch} to {self._remote}")
+            current().progress(f"push: {self._branch} to {self._remote}")
 
     def _has_ended(self, running: RunningCommand, timeout: float) -> bool:
         if not running.ended(timeout):
@@ -147,7 +147,7 @@ class BranchPush:
         if completed.status == 0:
             self._pushed = self._tried
             self._failures, self.wakes = 0, math.inf
-            self._log.event("branch.pushed", remote=self._remote, branch=self._branch, commit=self._tried)
+            log.event("branch.pushed", remote=self._remote, branch=self._branch, commit=self._tried)
         else:
             self._fail(push_error(completed))
         return True
@@ -155,7 +155,7 @@ class BranchPush:
     def _fail(self, reason: str) -> None:
         self.wakes = time.monotonic() + min(_FIRST_WAIT * 2 ** min(self._failures, 10), _LONGEST_WAIT)
         self._failures += 1
-        self._log.warning(
+        log.warning(
             "push.failed",
             f"{self._branch} was not pushed to {self._remote}: {reason}",
             command("git", "push", self._remote, self._branch),

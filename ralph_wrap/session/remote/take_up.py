@@ -21,11 +21,14 @@ from ralph_wrap.git import Git, create_ref, delete_ref, list_refs, move_ref
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.state.record import FETCHED_FROM, SessionRecord, read_record
 from ralph_wrap.state.remote_claim import RemoteClaim
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.text import named
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.from_snapshot import work_of_snapshot
 from ralph_wrap.worktree.save.index import scratch_in
 from ralph_wrap.worktree.save.trees import session_of
+
+log = get_logger()
 
 _NAMED = 5  # older files that a message names; it counts the others
 
@@ -106,7 +109,7 @@ class TakeUp:
         make_snapshots(self._git, self._earlier.id, sorted(found - kept))
 
     def _take_snapshot(self, work: str, saved: str | None, tip: str | None) -> TakenUpWork | None:
-        context, log, agent_id = self._context, self._context.log, self._earlier.id
+        context, agent_id = self._context, self._earlier.id
         snapshot = self._remote_refs.get(work)
         if snapshot is None:
             log.warning(

@@ -23,9 +23,12 @@ from ralph_wrap.session.sandbox.launcher import BEGUN, LaunchSpec
 from ralph_wrap.session.sandbox.reach import DROPPED, reach_of
 from ralph_wrap.session.workspace import Workspace
 from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec, StandardStreams
 from ralph_wrap.system.process_tree import ProcessTree
 from ralph_wrap.system.temporary import temporary_directory
+
+log = get_logger()
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 """The devices that every program may write, below ``/dev``."""
@@ -89,7 +92,7 @@ class Sandbox:
         elif self._backend.network not in {("all",), ("none",)}:
             self._proxy = self._start_proxy()
         if limits := self._backend.limits:
-            self._context.log.warning("sandbox.limited", limits, "--sandbox bwrap")
+            log.warning("sandbox.limited", limits, "--sandbox bwrap")
         return self
 
     def __exit__(

@@ -10,7 +10,9 @@ from ralph_wrap.state.audit.finding import Finding
 from ralph_wrap.state.audit.look import audit
 from ralph_wrap.state.audit.warnings import log_findings, log_problem
 from ralph_wrap.state.project import Project
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import get_logger
+
+log = get_logger()
 
 
 class SessionGuard:
@@ -18,14 +20,12 @@ class SessionGuard:
 
     Arguments:
         session: id of the session.
-        log: gets a warning for each finding.
 
     """
 
-    def __init__(self, project: Project, session: str, log: Log) -> None:
+    def __init__(self, project: Project, session: str) -> None:
         self._project = project
         self._session = session
-        self._log = log
         self._before: frozenset[str] = frozenset()
         self.found: tuple[str, ...] | None = None
         """What came while the session ran, one line each; ``None`` until a look after it has succeeded."""
@@ -34,7 +34,7 @@ class SessionGuard:
         """Look before the agent starts."""
         findings = self._look("") or ()
         self._before = frozenset(finding.digest for finding in findings)
-        log_findings(findings, self._log)
+        log_findings(findings)
 
     def finish(self) -> None:
         """Look after the last process has ended, and log what is new."""
@@ -42,16 +42,14 @@ class SessionGuard:
         if seen is None:
             return
         findings = [finding for finding in seen if finding.digest not in self._before]
-        log_findings(findings, self._log)
+        log_findings(findings)
         self.found = tuple(finding.line for finding in findings)
 
     def _look(self, session: str) -> tuple[Finding, ...] | None:
         try:
             result = audit(self._project, session)
         except Exception as error:  # noqa: BLE001 -- a look must not end a session
-            self._log.warning(
-                "tampering.unknown", f"cannot look at the repository: {error}", "ralph-wrap audit"
-            )
+            log.warning("tampering.unknown", f"cannot look at the repository: {error}", "ralph-wrap audit")
             return None
-        log_problem(result.problem, self._log)
+        log_problem(result.problem)
         return result.findings

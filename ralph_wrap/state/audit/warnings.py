@@ -7,15 +7,19 @@ from collections.abc import Sequence
 from ralph_wrap.errors import RalphError, TamperedError
 from ralph_wrap.state.audit.finding import Finding
 from ralph_wrap.state.audit.look import Audit
-from ralph_wrap.system.log import Commands, Log, lines_of
+from ralph_wrap.system.log import Commands, get_logger, lines_of
 from ralph_wrap.system.text import and_more, some
+
+log = get_logger()
+
+log = get_logger()
 
 _NAMED = 10  # findings that get a line each
 _IN_AN_ERROR = 3
 _TO_SEE = "to see each in full: ralph-wrap audit"
 
 
-def log_findings(findings: Sequence[Finding], log: Log) -> None:
+def log_findings(findings: Sequence[Finding]) -> None:
     """Log each finding as a warning; the last one has the command to type."""
     named = findings[:_NAMED]
     for finding in named:
@@ -25,7 +29,7 @@ def log_findings(findings: Sequence[Finding], log: Log) -> None:
         log.warning("tampering.found", words, _TO_SEE)
 
 
-def log_problem(problem: RalphError | None, log: Log) -> None:
+def log_problem(problem: RalphError | None) -> None:
     """Log why nothing of what was remembered counts, if so."""
     if problem is not None:
         log.warning("tampering.memory", problem.message, problem.hint)

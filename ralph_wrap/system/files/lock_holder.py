@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ralph_wrap.errors import LockedError
-from ralph_wrap.system import log, process_table
+from ralph_wrap.system import process_table
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.process_table import PROC
 from ralph_wrap.system.text import plain, shortened
+
+log = get_logger()
 
 _LONGEST = 100  # characters of a command line
 _BETWEEN = 5.0  # seconds between two looks at the holders
@@ -144,7 +147,7 @@ class LockWait:
         lock = held_lock(self._path)
         if not self._is_named and self._patience > 0 and lock.is_held_since(self._before):
             self._is_named = True
-            log.current().warning("lock.waiting", f"waiting: {lock.sentence}", lock.hint, **lock.facts)
+            log.warning("lock.waiting", f"waiting: {lock.sentence}", lock.hint, **lock.facts)
         self._before = lock
         if (seen := _progress(lock)) != self._seen:
             self._seen = seen

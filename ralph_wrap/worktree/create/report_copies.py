@@ -7,9 +7,11 @@ from pathlib import Path
 
 from ralph_wrap.git import Git
 from ralph_wrap.system.cancel import NEVER, CancelToken
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.worktree.create.copy_ignored import copy_ignored
 from ralph_wrap.worktree.model import LinkedWorktree
+
+log = get_logger()
 
 
 def provide(
@@ -18,7 +20,6 @@ def provide(
     checkout: Path,
     patterns: Sequence[str],
     *,
-    log: Log,
     cancel: CancelToken = NEVER,
 ) -> None:
     """Copy ignored files into a new worktree, and log which were copied, and which were not.
@@ -31,7 +32,7 @@ def provide(
 
     """
     try:
-        copied = copy_ignored(tree, git, checkout, patterns, cancel=cancel, progress=log.progress)
+        copied = copy_ignored(tree, git, checkout, patterns, cancel=cancel, progress=current().progress)
     except Exception as error:  # noqa: BLE001 -- the worktree must stay usable after any error
         log.warning(
             "files.not_copied",

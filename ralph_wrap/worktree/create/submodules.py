@@ -39,11 +39,13 @@ from ralph_wrap.git import (
 from ralph_wrap.git.index import list_index
 from ralph_wrap.system import files
 from ralph_wrap.system.cancel import NEVER, CancelToken
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.process import RunningCommand
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.create.replica import CLONED
 from ralph_wrap.worktree.model import LinkedWorktree
+
+log = get_logger()
 
 _LIMIT = 600.0  # seconds for all submodules
 _LATENCY = 0.1  # seconds between two looks for a signal during a clone
@@ -59,7 +61,6 @@ def init_submodules(
     tree: LinkedWorktree,
     git: Git,
     *,
-    log: Log,
     cancel: CancelToken = NEVER,
     limit: float = _LIMIT,
     model: Path | None = None,
@@ -74,9 +75,7 @@ def init_submodules(
 
     """
     project = model or tree.common_dir
-    populating = _SubmoduleCheckout(
-        git, log, cancel, time.monotonic() + limit, project, apart=model is not None
-    )
+    populating = _SubmoduleCheckout(git, cancel, time.monotonic() + limit, project, apart=model is not None)
     try:
         populating.enter(tree.path, tree.registration, project, "")
     except _StoppedError as error:
@@ -102,12 +101,9 @@ class _SubmoduleCheckout:
 
     """
 
-    def __init__(
-        self, git: Git, log: Log, cancel: CancelToken, deadline: float, project: Path, *, apart: bool
-    ) -> None:
+    def __init__(self, git: Git, cancel: CancelToken, deadline: float, project: Path, *, apart: bool) -> None:
         self._git = git
         self._project = git._replace(cwd=project, git_dir=project, common_dir=project, work_tree=project)
-        self._log = log
         self._cancel = cancel
         self._deadline = deadline
         self._apart = apart
@@ -208,7 +204,7 @@ class _SubmoduleCheckout:
         self.enter(top, repository, model, above)
 
     def _left_out(self, top: Path, path: str, reason: str) -> None:
-        self._log.warning(
+        log.warning(
             "submodules.not_initialised", f"submodule {path} is not initialised: {reason}", _hint(top)
         )
 
@@ -238,9 +234,9 @@ class _SubmoduleCheckout:
             if self._cancel.requested or now > self._deadline:
                 raise _StoppedError(f"{path} took too long")
             if now > begun + _SILENT:
-                self._log.progress(f"submodule {path}: {running.latest()}")
+                current().progress(f"submodule {path}: {running.latest()}")
         if time.monotonic() > begun + _SILENT:
-            self._log.progress("")
+            current().progress("")
 
 
 def _object_format(commit: str) -> tuple[str, ...]:

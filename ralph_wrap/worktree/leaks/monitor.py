@@ -23,11 +23,13 @@ from ralph_wrap.git.command import FIRST_SEARCH
 from ralph_wrap.state import landings
 from ralph_wrap.state.landings import Landing
 from ralph_wrap.system.cancel import CancelToken
-from ralph_wrap.system.log import Commands, Log
+from ralph_wrap.system.log import Commands, get_logger
 from ralph_wrap.system.text import and_more, command, some
 from ralph_wrap.worktree.leaks import compare, observation
 from ralph_wrap.worktree.leaks.compare import Change
 from ralph_wrap.worktree.leaks.observation import Observation, ObservedCheckout, RunningObservation
+
+log = get_logger()
 
 _OF_GIT = (".git ", ".git/")  # beginnings of the words for a change of what git reads
 _NAMED = 10  # changes of one observation in a message, which counts the others
@@ -59,13 +61,11 @@ class LeakMonitor:
         common_dir: Path,
         workspace: Path,
         branch: str,
-        log: Log,
         cancel: CancelToken,
     ) -> None:
         self._git = git
         self._around = (root, common_dir, workspace, branch)
         self._root, self._run = root, run
-        self._log = log
         self._cancel = cancel
         self._checkout: ObservedCheckout | None = None
         self._looking: RunningObservation | None = None
@@ -140,7 +140,7 @@ class LeakMonitor:
     def _read_landings(self) -> frozenset[Landing]:
         found = landings.read(self._run)
         if found.problem:
-            self._log.warning(
+            log.warning(
                 "landings.unreadable", f"{found.problem}; what has landed is reported like any other change"
             )
         return found.known
@@ -193,7 +193,7 @@ class LeakMonitor:
         self._began_blind = self._began_blind or self._seen is None
         if reason != self._trouble:
             self._trouble = reason
-            self._log.warning(
+            log.warning(
                 "leak.unknown",
                 f"cannot look for changes outside the worktree: {reason}",
                 Commands.of(*self._ways_to_look("to see the cause")[:1]),
@@ -204,7 +204,7 @@ class LeakMonitor:
         self._has_changed_git |= any(line.startswith(_OF_GIT) for line in words)
         named = changes[:_NAMED]
         remedies = [self._remedy(change) for change in named]
-        self._log.warning(
+        log.warning(
             "leak.found",
             f"changed outside the worktree {when}: {', '.join(some(words, _NAMED))}",
             Commands.of(*self._ways_to_look("to see what changed"), *filter(None, remedies)),

@@ -21,7 +21,6 @@ from tests.support.sessions import command, run
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from ralph_wrap.system.log import Log
     from tests.commands.batch.batches import Batch
     from tests.support.repo import Repo
 
@@ -34,8 +33,8 @@ def project(repo: Repo) -> Project:
     return find_project(repo.path, os.environ)
 
 
-def _opened(project: Project, log: Log) -> AbstractContextManager[BatchState]:
-    return opened(project, project.root / FILE, NEVER, log)
+def _opened(project: Project) -> AbstractContextManager[BatchState]:
+    return opened(project, project.root / FILE, NEVER)
 
 
 def _state_file(project: Project) -> Path:
@@ -43,21 +42,21 @@ def _state_file(project: Project) -> Path:
     return path
 
 
-def test_the_next_batch_knows_what_this_one_has_kept(project: Project, log: Log) -> None:
+def test_the_next_batch_knows_what_this_one_has_kept(project: Project) -> None:
     """Another task file has a state of its own; no other batch reads it."""
     task = new_task()._replace(session="20260102T030405Z-a3f2", cost_usd=0.25)
-    with _opened(project, log) as state:
+    with _opened(project) as state:
         state.keep("key", task)
-    with _opened(project, log) as state:
+    with _opened(project) as state:
         assert (state.tasks, state.spent) == ({"key": task}, 0.25)
     assert _state_file(project).stat().st_mode & 0o077 == 0
-    with opened(project, project.root / "OTHER.md", NEVER, log) as state:
+    with opened(project, project.root / "OTHER.md", NEVER) as state:
         assert state.tasks == {}
 
 
-def test_a_batch_is_locked(project: Project, log: Log) -> None:
+def test_a_batch_is_locked(project: Project) -> None:
     """Another process would do the same tasks."""
-    with _opened(project, log), pytest.raises(ConflictError), _opened(project, log):
+    with _opened(project), pytest.raises(ConflictError), _opened(project):
         pass
 
 
@@ -65,76 +64,76 @@ def _is_lock(path: Path) -> bool:
     return path.exists() and path.resolve().name == "sessions.lock"
 
 
-def test_a_session_of_a_killed_batch_is_waited_for(project: Project, log: Log) -> None:
+def test_a_session_of_a_killed_batch_is_waited_for(project: Project) -> None:
     """It holds the second lock alone; a signal ends the wait."""
-    with _opened(project, log) as state:
+    with _opened(project) as state:
         (found,) = (path for path in Path("/proc/self/fd").iterdir() if _is_lock(path))
         held = os.dup(int(found.name))
         assert state.tasks == {}
-    ended = opened(project, project.root / FILE, cancelled(15), log)
+    ended = opened(project, project.root / FILE, cancelled(15))
     with pytest.raises(StoppedError), ended:
         pass
     os.close(held)
-    with _opened(project, log) as state:
+    with _opened(project) as state:
         assert state.tasks == {}
 
 
-def _tampered(project: Project, log: Log) -> None:
+def _tampered(project: Project) -> None:
     """Have an agent say that an open task is done."""
-    with _opened(project, log) as state:
+    with _opened(project) as state:
         state.keep("key", TaskState("token"))
     path = _state_file(project)
     path.write_text(path.read_text().replace('"done": false', '"done": true'))
 
 
-def test_a_changed_state_does_not_count(project: Project, log: Log) -> None:
+def test_a_changed_state_does_not_count(project: Project) -> None:
     """The message has the command that begins anew."""
-    _tampered(project, log)
-    with pytest.raises(UntrustedError) as error, _opened(project, log):
+    _tampered(project)
+    with pytest.raises(UntrustedError) as error, _opened(project):
         pass
     assert f"rm {_state_file(project)}" in error.value.hint
 
 
-def test_the_user_can_vouch_for_a_state(project: Project, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_can_vouch_for_a_state(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another container has another key. The next batch needs no word: the state is signed again."""
-    _tampered(project, log)
+    _tampered(project)
     monkeypatch.setenv("RALPH_TRUST", "1")
-    with _opened(find_project(project.root, os.environ), log) as state:
+    with _opened(find_project(project.root, os.environ)) as state:
         assert state.tasks["key"].done
         state.keep("other", new_task())
     monkeypatch.delenv("RALPH_TRUST")
-    with _opened(project, log) as state:
+    with _opened(project) as state:
         assert {*state.tasks} == {"key", "other"}
 
 
 def test_without_the_signature_a_changed_state_would_count(
-    project: Project, log: Log, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control: the task would be lost."""
     monkeypatch.setattr(session_start, "signature", lambda *_: "")
-    _tampered(project, log)
-    with _opened(project, log) as state:
+    _tampered(project)
+    with _opened(project) as state:
         assert state.tasks["key"].done
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"version": 2}', '{"version": 1, "tasks": {}}'])
-def test_a_damaged_state_is_an_error(project: Project, log: Log, content: str) -> None:
+def test_a_damaged_state_is_an_error(project: Project, content: str) -> None:
     """To begin anew is for the user to say."""
-    _tampered(project, log)
+    _tampered(project)
     _state_file(project).write_text(content)
-    with pytest.raises(UntrustedError), _opened(project, log):
+    with pytest.raises(UntrustedError), _opened(project):
         pass
 
 
 @pytest.mark.parametrize("entry", ["batches", "batches/name"])
-def test_a_symlink_is_not_followed(project: Project, log: Log, tmp_path: Path, entry: str) -> None:
+def test_a_symlink_is_not_followed(project: Project, tmp_path: Path, entry: str) -> None:
     """An agent would have us write elsewhere."""
-    _tampered(project, log)
+    _tampered(project)
     directory = _state_file(project).parent
     moved = directory if entry == "batches/name" else directory.parent
     moved.rename(tmp_path / "elsewhere")
     moved.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(RalphError, match="is a symlink"), _opened(project, log):
+    with pytest.raises(RalphError, match="is a symlink"), _opened(project):
         pass
 
 

@@ -15,7 +15,6 @@ from ralph_wrap.commands import merge
 from ralph_wrap.commands.merge import MergeMethod
 from ralph_wrap.errors import ConflictError
 from ralph_wrap.state import project
-from ralph_wrap.system.log import Log
 from tests.support.merging import is_clean, left
 from tests.support.profiles import costly_examples
 from tests.support.repo import Repo, make_repo
@@ -85,17 +84,16 @@ def test_it_lands_or_nothing_moves(
     base: Listing, theirs: Listing, ours: Listing, unknown: Listing, method: MergeMethod
 ) -> None:
     """What git does not know stays; the checkout is what the commit holds, which is what git makes."""
-    with tempfile.TemporaryDirectory() as directory, Path(os.devnull).open("wb") as null:
+    with tempfile.TemporaryDirectory() as directory:
         repo = _with_branches(directory, base, theirs, ours)
         _add_unknown(repo, unknown)
         before, head = _files(repo), repo.head
         known = in_git(repo, "HEAD")
         mine = {path: entry for path, entry in before.items() if path not in known}
         found_project = project.find_project(repo.path, os.environ)
-        printed = Log(null.fileno(), terminal=False, colour=False)
         wanted = branches.read(found_project)
         target = merge.target_of(found_project, "main", None)
-        (landed,) = merge.land(found_project, wanted, target, log=printed, method=method)
+        (landed,) = merge.land(found_project, wanted, target, method=method)
         event(landed.outcome)
         after = _files(repo)
         assert left(repo) == []
@@ -115,16 +113,15 @@ def test_it_is_applied_or_nothing_changes(
     base: Listing, saved: Listing, ours: Listing, unknown: Listing
 ) -> None:
     """No file of the user's is other than it was, but those that are named; nothing is ever staged."""
-    with tempfile.TemporaryDirectory() as directory, Path(os.devnull).open("wb") as null:
+    with tempfile.TemporaryDirectory() as directory:
         repo = _with_branches(directory, base, saved, ours)
         repo.git("branch", "-m", "ralph/aaaa", "ralph/aaaa-wip")
         _add_unknown(repo, unknown)
         before, index = _files(repo), repo.git("ls-files", "--stage")
         found_project = project.find_project(repo.path, os.environ)
-        printed = Log(null.fileno(), terminal=False, colour=False)
         (branch,) = branches.read(found_project)
         try:
-            applied = applying.apply(found_project, branch, top=repo.path, log=printed)
+            applied = applying.apply(found_project, branch, top=repo.path)
         except ConflictError:
             event("refused")
             assert _files(repo) == before

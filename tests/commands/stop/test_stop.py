@@ -21,7 +21,6 @@ from tests.support.sessions import PROGRAM, Session, assert_ended_by
 from tests.support.wait import CAP, eventually, never
 
 if TYPE_CHECKING:
-    from ralph_wrap.system.log import Log
     from tests.support.repo import Repo
     from tests.support.sessions import Result
 from tests.commands.stop.asking import id_of, lines_of, stop_sessions, wait_until_ready
@@ -185,7 +184,7 @@ def test_the_plain_project_root_can_be_stopped(repo: Repo) -> None:
         assert session.finish().ending == ("stop", 1, 0)
 
 
-def test_a_session_that_ends_between_two_looks(repo: Repo, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_ends_between_two_looks(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lock is gone, and it has stopped."""
     with Session(repo.path, *SH, TRAP) as session:
         wait_until_ready(session)
@@ -196,5 +195,5 @@ def test_a_session_that_ends_between_two_looks(repo: Repo, log: Log, monkeypatch
             return False
 
         monkeypatch.setattr(import_module("ralph_wrap.commands.stop"), "_is_stopped", end)
-        stop(find_project(repo.path, os.environ), None, StopMode.SOON, log)
+        stop(find_project(repo.path, os.environ), None, StopMode.SOON)
         assert session.finish().ending == ("stop", 1, 0)

@@ -24,7 +24,6 @@ from tests.support.sessions import PROGRAM, Session, command, run
 from tests.support.wait import CAP, eventually, never, seldom
 
 if TYPE_CHECKING:
-    from ralph_wrap.system.log import Log
     from tests.support.repo import Repo
 from tests.commands.stop.asking import id_of, lines_of, stop_sessions, wait_until_ready
 
@@ -241,7 +240,7 @@ def test_ctrl_c_ends_the_waiting_only(repo: Repo, tmp_path: Path) -> None:
         assert session.finish().ending == ("stop", 1, 0)
 
 
-def test_ctrl_c_before_the_waiting(repo: Repo, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_before_the_waiting(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request is written, and that is said."""
     _foreign(repo)
     messages: list[str] = []
@@ -251,9 +250,9 @@ def test_ctrl_c_before_the_waiting(repo: Repo, log: Log, monkeypatch: pytest.Mon
         if name == "session.asked":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(log, "event", interrupted)
+    monkeypatch.setattr("event", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        stop(find_project(repo.path, os.environ), None, StopMode.SOON, log)
+        stop(find_project(repo.path, os.environ), None, StopMode.SOON)
     assert messages[1:] == ["we wait no longer; each session that was asked will stop: 20260102T030405Z-beef"]
 
 

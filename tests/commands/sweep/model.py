@@ -32,7 +32,7 @@ from ralph_wrap.state.claim import claim_id
 from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.cancel import NEVER
-from ralph_wrap.system.log import Log
+from ralph_wrap.system.log import Log, get_logger
 from ralph_wrap.system.process import OWN_COMMAND
 from tests.support.directory_listing import listing
 from tests.support.expected_session import INNER, Fate
@@ -153,13 +153,13 @@ class Sessions(RuleBasedStateMachine):
         assert (record.id, obstacle) == (free, None)
         log = Log(self.quiet, terminal=False, colour=False)
         log.attach(claim.directory / "events.jsonl", agent_id=record.id, session_id=record.session)
-        log.event("session.registered")
+        with log.in_use():
+            get_logger().event("session.registered")
         context = SessionContext(
             settings=config,
             project=self.project._replace(git=git._replace(env={**git.env, OWN_COMMAND: record.session})),
             base=preflight.base,
             record=record,
-            log=log,
             cancel=NEVER,
         )
         attic = self.attic / record.session
@@ -208,7 +208,7 @@ class Sessions(RuleBasedStateMachine):
         spared = [one for one in self.sessions if one not in fates and one.record != "gone"]
         expected = self._expected(adopted, lambda session: fates[session])
         before = self._all_of(spared)
-        swept = sweep(self.project, log=Log(self.quiet, terminal=False, colour=False), adopted=adopted)
+        swept = sweep(self.project, adopted=adopted)
         assert without_notes(swept) == expected
         assert differences(before, self._all_of(spared)) == []
         for session in fates:
@@ -226,11 +226,10 @@ class Sessions(RuleBasedStateMachine):
         before = self._all_of(self.sessions) | self._refs()
         if verdict in {None, Verdict.LIVE, Verdict.UNKNOWN}:
             with pytest.raises(NotFoundError if verdict is None else RefusedError):
-                sweep(self.project, log=Log(self.quiet, terminal=False, colour=False), adopted=[session.id])
+                sweep(self.project, adopted=[session.id])
         else:
             swept = sweep(
                 self.project,
-                log=Log(self.quiet, terminal=False, colour=False),
                 dry_run=True,
                 adopted=[session.id],
             )

@@ -7,7 +7,6 @@ import shutil
 import signal
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,9 +22,6 @@ from tests.support.needs import needs_mounts
 from tests.support.orphans import orphan, orphans, sweep
 from tests.support.repo import Repo
 from tests.support.sessions import Session, run
-
-if TYPE_CHECKING:
-    from ralph_wrap.system.log import Log
 
 # Sessions that a sweep leaves alone
 
@@ -261,7 +257,7 @@ def test_a_copy_of_the_project_is_swept_by_itself(repo: Repo, tmp_path: Path) ->
     assert repo.show(f"{left.wip}:new") == b"new\n"
 
 
-def test_what_another_sweep_has_just_finished_is_not_mentioned(repo: Repo, log: Log) -> None:
+def test_what_another_sweep_has_just_finished_is_not_mentioned(repo: Repo) -> None:
     """Its record goes between two looks, and its lock after it: that is no record that cannot be read."""
     found, is_over = find_project(repo.path, os.environ), threading.Event()
     home = next(registries(found))
@@ -277,7 +273,7 @@ def test_what_another_sweep_has_just_finished_is_not_mentioned(repo: Repo, log: 
     other = threading.Thread(target=begin_and_finish)
     other.start()
     try:
-        swept = [entry for _ in range(300) for entry in sweep_now(found, log=log, dry_run=True)]
+        swept = [entry for _ in range(300) for entry in sweep_now(found, dry_run=True)]
     finally:
         is_over.set()
         other.join()

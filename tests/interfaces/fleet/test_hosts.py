@@ -28,7 +28,6 @@ from tests.support.wait import CAP, eventually
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ralph_wrap.system.log import Log
     from tests.interfaces.fleet.runs import FleetRun
 
 SERVER = """\
@@ -115,12 +114,12 @@ def test_indexes_run_on_machines(fleet_run: FleetRun, hosts: dict[str, str]) -> 
 
 @needs(SSH_SERVER)
 def test_a_machine_that_is_never_reached_is_given_up(
-    hosts: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Log
+    hosts: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its name may be mistyped: the run ends, and its indexes have failed."""
     monkeypatch.setattr(hosts_module, "_REST", 0.1)
     run = StartedRun("r1", "0" * 40, "nowhere", ("absent",), 1)
-    fleet = HostFleet(run, 2, 2, tmp_path, {**os.environ, **hosts}, NEVER, log)
+    fleet = HostFleet(run, 2, 2, tmp_path, {**os.environ, **hosts}, NEVER)
     assert fleet.run() == [0, 1]
 
 

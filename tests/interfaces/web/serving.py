@@ -19,7 +19,6 @@ from ralph_wrap.interfaces.web.pages import PageContext
 from ralph_wrap.interfaces.web.review_cache import ReviewCache
 from ralph_wrap.state.project import find_project
 from ralph_wrap.system.cancel import NEVER
-from ralph_wrap.system.log import Log
 from tests.support.sessions import PROGRAM
 from tests.support.wait import CAP, eventually
 
@@ -107,12 +106,11 @@ class Pages:
 
 def pages(project: Path, *, read_only: bool = False) -> Pages:
     """Return the pages of a project."""
-    printed = Log(2, terminal=False, colour=False)
     found_project = find_project(project, os.environ)
-    facts = ReviewCache(found_project, printed)
+    facts = ReviewCache(found_project)
     gate = AccessControl(TOKEN, read_only=read_only)
     context = PageContext(found_project, facts, FlashMessages(), read_only, NEVER)
-    gate.before(application(context, gate.path, printed))
+    gate.before(application(context, gate.path))
     return Pages(gate, context)
 
 

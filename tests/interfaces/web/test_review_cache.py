@@ -10,7 +10,6 @@ from ralph_wrap.interfaces.web.review_cache import ReviewCache
 from ralph_wrap.state.claim import claim_id
 from ralph_wrap.state.project import find_project, register_session
 from ralph_wrap.system.liveness import myself
-from ralph_wrap.system.log import Log
 
 if TYPE_CHECKING:
     from tests.support.repo import Repo
@@ -22,7 +21,7 @@ def test_a_state_written_in_the_place_of_the_old_one_is_a_change(repo: Repo) -> 
     claim, _ = register_session(
         project, lambda home: claim_id(home, myself(), lambda _="": set(), time.time(), lambda new: new)
     )
-    cache = ReviewCache(project, Log(2, terminal=False, colour=False))
+    cache = ReviewCache(project)
     assert cache.get(60).fresh
     assert cache.get(0).fresh
     claim.update(state="running")

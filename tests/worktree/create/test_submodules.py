@@ -13,7 +13,6 @@ import pytest
 
 from ralph_wrap import git
 from ralph_wrap.state.report import SessionReport, read, summary
-from ralph_wrap.system.log import on_stderr
 from ralph_wrap.worktree.create.submodules import init_submodules
 from tests.support.git_shim import shim_git
 from tests.support.repo import Repo
@@ -264,7 +263,7 @@ def test_none_is_touched_by_the_time_limit(project: Project, capfd: pytest.Captu
     """A clone that has not begun is left out and named."""
     tree = make_tree(project.repo)
     where = git.Git(project.repo.path, git.git_environment(os.environ))
-    init_submodules(tree.linked, where, log=on_stderr(os.environ), limit=-1.0)
+    init_submodules(tree.linked, where, limit=-1.0)
     assert "submodules left out: the time is over" in capfd.readouterr().err
     assert list((tree.path / SUB).iterdir()) == []
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap.system.log import on_stderr
 from ralph_wrap.worktree.create.submodules import init_submodules
 from tests.support.repo import Repo, make_repo
 from tests.support.submodules import ALLOWED, SUB, make_project
@@ -35,7 +33,7 @@ def test_one_comes_from_the_project_that_has_its_commit(tmp_path: Path, object_f
     shutil.rmtree(repo.path / ".git/modules")
     library.path.rename(tmp_path / "gone")
     tree = make_tree(repo)
-    init_submodules(tree.linked, located(repo)[0], log=on_stderr(os.environ))
+    init_submodules(tree.linked, located(repo)[0])
     assert Repo(tree.path / "lib").git("log", "-1", "--format=%s").strip() == "first"
 
 
@@ -50,5 +48,5 @@ def test_one_with_an_origin_that_answers_has_its_tags(
     kept = "refs/ralph/snapshots/00aa/submodule-1"
     remote.repo.git(*ALLOWED, "fetch", "-q", remote.upstream.path, f"HEAD:{kept}")
     tree = make_tree(remote.repo)
-    init_submodules(tree.linked, located(remote.repo)[0], log=on_stderr(os.environ))
+    init_submodules(tree.linked, located(remote.repo)[0])
     assert Repo(tree.path / SUB).git("tag").strip() == "v1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from tests.support.git_shim import shim_git
 from tests.support.repo import make_repo
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     from tests.support.repo import Repo
@@ -94,8 +95,15 @@ def room(repo: Repo, tmp_path: Path) -> Room:
     return Room(repo, checkout, tmp_path / "narrated")
 
 
-def leak_monitor(room: Room, descriptor: int, *, stopped: bool = False) -> LeakMonitor:
-    """Return a lookout that narrates into a file."""
+@contextmanager
+def narrated(room: Room) -> Iterator[None]:
+    """Have the messages go into a file."""
+    with room.narrated.open("wb") as file, Log(file.fileno(), terminal=False, colour=False).in_use():
+        yield
+
+
+def leak_monitor(room: Room, *, stopped: bool = False) -> LeakMonitor:
+    """Return what looks outside."""
     return LeakMonitor(
         Git(room.repo.path, git.git_environment(os.environ)),
         root=room.repo.path,
@@ -103,7 +111,6 @@ def leak_monitor(room: Room, descriptor: int, *, stopped: bool = False) -> LeakM
         common_dir=room.repo.path / ".git",
         workspace=room.checkout.workspace,
         branch="ralph/a3f2",
-        log=Log(descriptor, terminal=False, colour=False),
         cancel=cancelled() if stopped else NEVER,
     )
 
@@ -163,8 +170,8 @@ def test_a_look_in_the_middle_of_a_landing_is_taken_again(room: Room, tmp_path: 
         echo half >file.txt; "$REAL" "$@"; status=$?
         echo one >file.txt; rm {run}/{landings.IN_PROGRESS}; exit $status
     fi ;;"""
-    with room.narrated.open("wb") as file:
-        watching = leak_monitor(room, file.fileno())
+    with narrated(room):
+        watching = leak_monitor(room)
         with watching:
             pass
         path = shim_git(tmp_path / "bin", cases)
@@ -178,7 +185,7 @@ def test_a_look_in_the_middle_of_a_landing_is_taken_again(room: Room, tmp_path: 
 def test_landings_that_cannot_be_read_are_said(room: Room, content: bytes) -> None:
     """Then every change is reported, and the next landing is noted all the same."""
     room.repo.write(".ralph/run/landings.jsonl", content)
-    with room.narrated.open("wb") as file, leak_monitor(room, file.fileno()) as looking:
+    with narrated(room), leak_monitor(room) as looking:
         looking.look("in iteration 1")
     assert b"a line of " in room.narrated.read_bytes()
     run = room.repo.path / ".ralph/run"
@@ -189,7 +196,7 @@ def test_landings_that_cannot_be_read_are_said(room: Room, content: bytes) -> No
 def test_a_file_of_landings_that_cannot_be_read_is_said(room: Room) -> None:
     """It is not taken for an empty one, by no session and by no landing."""
     (room.repo.path / ".ralph/run/landings.jsonl").mkdir(parents=True)
-    with room.narrated.open("wb") as file, leak_monitor(room, file.fileno()) as looking:
+    with narrated(room), leak_monitor(room) as looking:
         looking.look("in iteration 1")
     assert b"landings.jsonl cannot be read" in room.narrated.read_bytes()
     with pytest.raises(OSError, match=r"landings\.jsonl"):
@@ -249,8 +256,8 @@ def test_a_limited_number_of_dirty_files_is_followed(room: Room, monkeypatch: py
 
 def test_a_long_session_has_a_bounded_report(room: Room) -> None:
     """A hundred lines, and a count of the others."""
-    with room.narrated.open("wb") as narrated:
-        looking = leak_monitor(room, narrated.fileno())
+    with narrated(room):
+        looking = leak_monitor(room)
         with looking:
             pass
         for number in range(103):
@@ -267,8 +274,8 @@ def test_a_long_session_has_a_bounded_report(room: Room) -> None:
 def test_a_hanging_git_delays_no_end(room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a signal has come before the start, nothing is waited for or reported."""
     monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" status "*) exec sleep 600 ;;'))
-    with room.narrated.open("wb") as narrated:
-        looking = leak_monitor(room, narrated.fileno(), stopped=True)
+    with narrated(room):
+        looking = leak_monitor(room, stopped=True)
         with looking:
             pass
     assert (looking.found, room.narrated.read_bytes()) == ((), b"")
@@ -280,7 +287,7 @@ def test_a_git_that_hangs_for_good_is_given_up(
     """The session begins, and says that nothing can be seen."""
     monkeypatch.setattr("ralph_wrap.worktree.leaks.monitor._PATIENCE", 0.1)
     monkeypatch.setenv("PATH", shim_git(tmp_path / "shim", '*" status "*) exec sleep 600 ;;'))
-    with room.narrated.open("wb") as narrated, leak_monitor(room, narrated.fileno()) as looking:
+    with narrated(room), leak_monitor(room) as looking:
         pass
     assert b"cannot look for changes outside the worktree: git takes too long" in room.narrated.read_bytes()
     assert looking.found == ("not known: git takes too long",)
@@ -288,7 +295,7 @@ def test_a_git_that_hangs_for_good_is_given_up(
 
 def test_a_started_observation_is_compared_once(room: Room) -> None:
     """Without a start there is nothing to compare."""
-    with room.narrated.open("wb") as narrated, leak_monitor(room, narrated.fileno()) as looking:
+    with narrated(room), leak_monitor(room) as looking:
         pass
     (room.repo.path / "late.txt").write_text("x")
     assert not looking.finish_look("during iteration 1")

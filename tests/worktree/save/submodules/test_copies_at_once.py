@@ -11,7 +11,6 @@ from ralph_wrap.commands.sweep import sweep
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.quarantine import owners
 from ralph_wrap.state.project import find_project
-from ralph_wrap.system.log import Log
 from ralph_wrap.worktree.save.copy_commits import RepositoryTips, transferred
 from tests.git.repositories import git_in
 from tests.support.repo import Repo, make_repo
@@ -52,12 +51,12 @@ def test_a_second_copy_that_fails_leaves_the_first_one(repo: Repo, submodule: Re
     assert (_keeps(repo), owners(repo.path / ".git/objects")) == ([], set())
 
 
-def test_a_sweep_leaves_a_copy_that_has_no_ref_yet(repo: Repo, submodule: Repo, log: Log) -> None:
+def test_a_sweep_leaves_a_copy_that_has_no_ref_yet(repo: Repo, submodule: Repo) -> None:
     """A restore copies for a session that has ended, and has no worktree."""
     found = RepositoryTips(frozenset(), (submodule.head,), ())
     with transferred(_git(submodule), _git(repo), found, SESSION):
         before = _keeps(repo)
-        sweep(find_project(repo.path, dict(os.environ)), log=log)
+        sweep(find_project(repo.path, dict(os.environ)))
         assert (_keeps(repo), len(before)) == (before, 1)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ralph_wrap.git import environment_with_config
-from ralph_wrap.system.log import on_stderr
 from ralph_wrap.worktree.create.submodules import init_submodules
 from ralph_wrap.worktree.restore import SavedSubmoduleWork, restore, restore_submodules
 from tests.support.submodules import NESTED, SUB, Project, inside, make_project
@@ -31,7 +29,7 @@ def _again(
     restore(again.linked, git, ID)
     if initialised:
         allowed = git._replace(env=environment_with_config(git.env, "protocol.file.allow", "always"))
-        init_submodules(again.linked, allowed, log=on_stderr(os.environ))
+        init_submodules(again.linked, allowed)
     return again, restore_submodules(again.linked, git, ID, SESSION, saved, again.linked.common_dir)
 
 
@@ -78,7 +76,7 @@ def test_other_refs_are_never_taken(project: Project, tree: Tree) -> None:
     """The report that names them is a file that an agent can write."""
     tree.finish()
     again = make_tree(project.repo, continued=True)
-    init_submodules(again.linked, located(project.repo)[0], log=on_stderr(os.environ))
+    init_submodules(again.linked, located(project.repo)[0])
     work = SavedSubmoduleWork(SUB, ("refs/heads/main", "--upload-pack=touch evil", "refs/heads/*"))
     git, store = located(project.repo)[0], again.linked.common_dir
     assert restore_submodules(again.linked, git, ID, SESSION, [work], store) == [work]
