@@ -2,7 +2,9 @@
 
 This module writes the registration itself (gitrepository-layout(5)), without a git process. The file
 ``gitdir`` comes last, by a rename. Git ignores a registration without this file, so no process ever reads a
-half-written one. Where only git knows enough, ``git worktree add`` registers the worktree (see :func:`add`).
+half-written one. ``git worktree add`` writes it first: beside 60 starts, 11 of 4,354 ``git branch`` and
+``git worktree list`` of another process failed with *failed to read commondir* (git 2.39), against 0 of 3,472
+beside ours. Where only git knows enough, ``git worktree add`` registers the worktree (see :func:`add`).
 """
 
 from __future__ import annotations

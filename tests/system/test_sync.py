@@ -54,3 +54,18 @@ def test_no_thread_is_left(tmp_path: Path) -> None:
     before = threading.active_count()
     files.start_fsync(tmp_path, tmp_path.parent)()
     assert threading.active_count() == before
+
+
+def test_without_a_further_thread_each_file_is_synced_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container has a limit of processes and threads, at which Python raises RuntimeError."""
+
+    def refuse(_self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    synced = []
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    files.start_fsync(tmp_path, tmp_path.parent)()
+    assert sorted(synced) == sorted(path.stat().st_ino for path in (tmp_path, tmp_path.parent))

@@ -236,10 +236,16 @@ def start_fsync(*paths: Path) -> Callable[[], None]:
 
     """
     pool = ThreadPoolExecutor(max(1, len(paths)), "fsync")
-    running = [pool.submit(fsync, path) for path in paths]
+    running, later = [], []
+    for path in paths:
+        try:
+            running.append(pool.submit(fsync, path))
+        except RuntimeError:  # no further thread is allowed: ulimit -u, docker run --pids-limit
+            later.append(path)
 
     def wait() -> None:
         with pool:
+            fsync(*later)
             for each in running:
                 each.result()
 
