@@ -29,6 +29,7 @@ WORKTREE = (
     "own_rule",
     "user_checkout",
     "temporary",
+    "retention",
     "leaks",
     "pool",
     "recover",

@@ -108,3 +108,9 @@ class LandingSettings(Table, group="landing"):
         help="How long ralph-wrap restore can bring back a dropped branch.",
         sources=_FILE_ONLY,
     )
+    keep_sessions: float = option(
+        default=30 * 86400.0,
+        kind=DURATION,
+        help="How long the records and logs of a finished session stay, if its work has landed; 0: for ever.",
+        sources=_FILE_ONLY,
+    )

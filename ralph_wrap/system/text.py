@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
+_MEBIBYTE, _GIBIBYTE = 1 << 20, 1 << 30  # bytes
+
 _GIT_VERBS = "branch|diff|fetch|fsck|log|merge|push|status|switch|worktree"
 _VERBS_ELSEWHERE = "init|mcp|help|version"  # they have no -C
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")  # ECMA-48
@@ -63,6 +65,11 @@ def span(seconds: float) -> str:
     if hours:
         return f"{hours}h{minutes:02}m"
     return f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
+
+
+def readable_size(size: int) -> str:
+    """Return a number of bytes for people."""
+    return f"{size / _GIBIBYTE:,.1f} GiB" if size >= _GIBIBYTE else f"{size / _MEBIBYTE:,.1f} MiB"
 
 
 def dollars(amount: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,6 +92,18 @@ def test_commands(sessions: Repo, name: str) -> None:
     check(GOLDEN / f"{name}.txt", transcript.text)
 
 
+def test_clean(sessions: Repo) -> None:
+    """One session is old: it waits for a second look; ``--dry-run`` and ``--json`` say the same."""
+    old = record(sessions, "eeee", sessions.head, title="Long ago")
+    for path in (sessions.path / ".ralph" / "run" / "sessions" / old).iterdir():
+        os.utime(path, (0, 0))
+    sessions.git("update-ref", "refs/ralph/snapshots/ffff/1", sessions.head)
+    transcript = Transcript(sessions.path)
+    for words in (("clean", "--dry-run"), ("clean",), ("clean", "--json"), ("restore", "ffff")):
+        transcript.type(*words, env=TRUSTED)
+    check(GOLDEN / "clean.txt", transcript.text)
+
+
 OUTSIDE: list[tuple[str, ...]] = [
     ("ps",),
     ("review",),
@@ -124,4 +137,4 @@ def test_trust(repo: Repo) -> None:
 
 def test_each_file_belongs_to_a_test() -> None:
     """What no test reads any more goes."""
-    assert {path.stem for path in GOLDEN.iterdir()} == {*COMMANDS, "outside", "trust"}
+    assert {path.stem for path in GOLDEN.iterdir()} == {*COMMANDS, "clean", "outside", "trust"}

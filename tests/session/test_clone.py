@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ralph_wrap.commands.drop.refs import expire
 from ralph_wrap.state.project import find_project
+from ralph_wrap.worktree.retention import expire
 from tests.support.sessions import Result, Session, command, run
 from tests.support.wait import eventually
 

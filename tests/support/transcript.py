@@ -26,6 +26,7 @@ _SESSION = re.compile(rf"\b{_STAMP}(?=-[0-9a-f]{{4}}\b)")
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)?")
 _DURATION = re.compile(r"\b\d+(?:\.\d+)?(?: ms|m?s)\b")
 _SECONDS = re.compile(r'"(age|seconds)": \d+(?:\.\d+)?')
+_SIZE = re.compile(r'"size": \d+')
 _PID = re.compile(r"\b(pid|process) \d+")
 
 
@@ -73,6 +74,7 @@ class Transcript:
             text = re.sub(rf"(?<![0-9a-f]){agent}(?![0-9a-f])", f"id{number:02}", text)
         text = _TIME.sub("<time>", text)
         text = _SECONDS.sub(r'"\1": <seconds>', text)
+        text = _SIZE.sub('"size": <size>', text)
         text = _PID.sub(r"\1 <pid>", text)
         text = _DURATION.sub("<duration>", text)
         return _OID.sub(lambda found: "#" * len(found[0]), text)

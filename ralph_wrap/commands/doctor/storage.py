@@ -12,9 +12,10 @@ from typing import NamedTuple
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.git import run_git
 from ralph_wrap.state.project import WORKTREES, Project
+from ralph_wrap.system.text import readable_size
 
 _BLOCK = 512  # bytes, of st_blocks (stat(3type))
-_MEBIBYTE, _GIBIBYTE = 1 << 20, 1 << 30
+_MEBIBYTE = 1 << 20
 
 
 def kind(path: Path, table: Path = Path("/proc/self/mountinfo")) -> str:
@@ -77,17 +78,17 @@ def disk(project: Project) -> DoctorCheck:
     need, file_system = _need(project), os.statvfs(path)
     size = file_system.f_bavail * file_system.f_frsize
     worktree_size = (
-        f"a worktree takes {_readable_size(need.size)} in {need.files} file{'' if need.files == 1 else 's'}"
+        f"a worktree takes {readable_size(need.size)} in {need.files} file{'' if need.files == 1 else 's'}"
     )
     if not file_system.f_blocks:  # it does not count its blocks: ramfs, a tmpfs without a limit, some of FUSE
         return fine(name, f"an unknown amount left on {path}; {worktree_size}", why)
     if size < need.size + _MEBIBYTE:
-        return failed(name, f"{_readable_size(size)} left on {path}; {worktree_size}", why, "free some space")
+        return failed(name, f"{readable_size(size)} left on {path}; {worktree_size}", why, "free some space")
     if file_system.f_files and file_system.f_favail < need.files + 100:  # 0 means no limit (btrfs)
         return failed(
             name, f"{file_system.f_favail} inodes left on {path}; {worktree_size}", why, "delete files there"
         )
-    return fine(name, f"{_readable_size(size)} left on {path}; {worktree_size}", why)
+    return fine(name, f"{readable_size(size)} left on {path}; {worktree_size}", why)
 
 
 def _need(project: Project) -> _SpaceNeeded:
@@ -98,10 +99,6 @@ def _need(project: Project) -> _SpaceNeeded:
         with contextlib.suppress(OSError):  # the file is deleted, but still in the index
             size += os.lstat(top + b"/" + name).st_blocks * _BLOCK
     return _SpaceNeeded(size, len(names))
-
-
-def _readable_size(size: int) -> str:
-    return f"{size / _GIBIBYTE:,.1f} GiB" if size >= _GIBIBYTE else f"{size / _MEBIBYTE:,.1f} MiB"
 
 
 def existing_parent(path: Path) -> Path:

@@ -14,6 +14,7 @@ other branch holds. The branch of an unfinished session is never deleted, nor on
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,20 +25,21 @@ from ralph_wrap.commands.drop.refs import (
     RestorableBranch,
     RestoredBranch,
     delete,
-    expire,
     restorable,
     restore,
 )
 from ralph_wrap.commands.drop.remote import RemoteCopies
 from ralph_wrap.commands.drop.safety import DropSafety, DropSelection, PreviewedTips
-from ralph_wrap.errors import ConflictError, RalphError, RefusedError, UsageError
+from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, RefusedError, UsageError
 from ralph_wrap.git import Git, list_refs
 from ralph_wrap.git.transaction import ref_origins
 from ralph_wrap.state.project import Project, objects_of, repository_of
 from ralph_wrap.state.remote_refs import REMOTES, holders
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command
+from ralph_wrap.worktree import retention
 from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.retention import expire
 
 
 class DroppedBranch(NamedTuple):
@@ -53,6 +55,7 @@ class DroppedBranch(NamedTuple):
         kept: the reason why it stays.
         title: what people call its session; empty if that is not known.
         remotes: with a remote, its name once it has deleted the session; otherwise those that still have it.
+        forever: it cannot be restored.
 
     """
 
@@ -65,6 +68,7 @@ class DroppedBranch(NamedTuple):
     kept: str | None = None
     title: str = ""
     remotes: tuple[str, ...] = ()
+    forever: bool = False
 
 
 def drop(
@@ -85,12 +89,7 @@ def drop(
         RalphError: there is no repository.
 
     """
-    if wanted.names and (wanted.merged or wanted.empty):
-        raise UsageError("ids exclude --merged and --empty", "give one of them")
-    if not wanted.names and not wanted.merged and not wanted.empty and wanted.older_than is None:
-        raise UsageError(
-            "no branch is selected", Commands.of("ralph-wrap drop ID…", "ralph-wrap drop --merged")
-        )
+    require_selection(wanted)
     copies = RemoteCopies(project, remote) if remote else None
     only_on_remote = _only_on_remote(project, wanted, copies) if copies else []
     wanted = wanted._replace(names=tuple(name for name in wanted.names if name not in only_on_remote))
@@ -105,6 +104,59 @@ def drop(
     if copies is None:
         return _with_holders(project, rows), failures
     return _drop_on_remote(copies, obstacles, rows, failures)
+
+
+def require_selection(wanted: DropSelection) -> None:
+    """Check that some branches are selected, in one way.
+
+    Raises:
+        UsageError: none is, or the options exclude each other.
+
+    """
+    if wanted.names and (wanted.merged or wanted.empty):
+        raise UsageError("ids exclude --merged and --empty", "give one of them")
+    if not wanted.names and not wanted.merged and not wanted.empty and wanted.older_than is None:
+        raise UsageError(
+            "no branch is selected", Commands.of("ralph-wrap drop ID…", "ralph-wrap drop --merged")
+        )
+
+
+def dropped_before(project: Project, names: Sequence[str]) -> dict[str, DroppedBranch]:
+    """Return the branches that were dropped before and can be restored, by those names that mean them.
+
+    A name that a branch has means the branch.
+
+    Raises:
+        UsageError: the title of several branches fits.
+        RalphError: there is no repository.
+
+    """
+    existing, earlier = branches.read(project), dropped(project)
+    found: dict[str, DroppedBranch] = {}
+    for name in names:
+        with contextlib.suppress(NotFoundError):
+            branches.named(existing, name)
+            continue
+        with contextlib.suppress(NotFoundError):
+            found[name] = _row(branches.named(earlier, name), (), None)
+    return found
+
+
+def forget(project: Project, rows: Sequence[DroppedBranch], now: float) -> list[DroppedBranch]:
+    """Delete dropped branches for ever, with their snapshots.
+
+    Arguments:
+        rows: the branches; those that were not dropped stay.
+        now: seconds since 1970.
+
+    Raises:
+        GitError: a ref cannot be deleted.
+        RalphError: there is no repository.
+
+    """
+    going = [row for row in rows if row.dropped and row.tip]
+    retention.forget(project, {name for row in going for name in (row.branch, row.saved) if name}, now)
+    return [row._replace(forever=True) if row in going else row for row in rows]
 
 
 class DropPreview(NamedTuple):
@@ -124,24 +176,26 @@ class DropPreview(NamedTuple):
     tips: dict[str, PreviewedTips]
 
 
-def preview(project: Project, now: float, *, force: bool) -> DropPreview:
-    """Return what would become of every branch that sessions created, and delete nothing.
+def preview(project: Project, wanted: DropSelection, now: float) -> DropPreview:
+    """Return what would become of branches, and delete nothing.
 
     Arguments:
+        wanted: the branches; without any choice, every branch that sessions created.
         now: seconds since 1970.
-        force: branches go although work would be lost.
 
     Raises:
         RalphError: there is no repository.
 
     """
     with objects_of(project) as objects:
-        chosen = _chosen(project, DropSelection())
+        chosen = _chosen(project, wanted)
         safety = DropSafety(project, objects, chosen, now)
         found = DropPreview([], [], [], {})
         for branch in chosen:
+            if not safety.fits(branch, wanted):
+                continue
             lost = safety.lost(branch)
-            in_use, refusal = safety.busy(branch), _refusal(branch, lost, force=force)
+            in_use, refusal = safety.busy(branch), _refusal(branch, lost, force=wanted.force)
             rows = found.in_use if in_use else found.refused if refusal else found.going
             rows.append(_row(branch, lost, in_use or refusal))
             if rows is found.going:
@@ -309,8 +363,11 @@ __all__ = [
     "RestoredBranch",
     "drop",
     "dropped",
+    "dropped_before",
     "expire",
+    "forget",
     "preview",
+    "require_selection",
     "restorable",
     "restore",
 ]

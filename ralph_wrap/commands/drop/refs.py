@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS, WIP, Branch
-from ralph_wrap.branches.dropped import DROPPED, DROPPED_ELSEWHERE, branch_of, dropped, dropped_ref
-from ralph_wrap.branches.intake import BASES
+from ralph_wrap.branches.dropped import DROPPED, DROPPED_ELSEWHERE, dropped, dropped_ref
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError
 from ralph_wrap.git import Git, list_refs
 from ralph_wrap.git.read_back import other_tips, require_whole
 from ralph_wrap.git.transaction import RefChange, change_refs, ref_times
-from ralph_wrap.state.ids import agent_id_of, is_agent_id
-from ralph_wrap.state.project import Project, own_registry, repository_of
-from ralph_wrap.state.registry import Registry
-from ralph_wrap.system import files
-from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.state.project import Project
 from ralph_wrap.system.text import command, rename_command
 
-SNAPSHOTS = "refs/ralph/snapshots/"
-"""The refs of commits that no branch holds, by agent id."""
-
 _REASON = "ralph-wrap: dropped"
-_DUE = "expiring.json"  # when each ref was first found due
-_FORMAT = DocumentFormat(version=1, largest=16 << 20, indent=1)
-_SECOND_LOOK = 86400.0  # seconds after that, when it goes if it is still due
 
 
 class RestoredBranch(NamedTuple):
@@ -150,73 +138,6 @@ def _forget(git: Git, branch: Branch, earlier: Mapping[str, str], now: float) ->
     ]
     if old:
         change_refs(git, old, _REASON, int(now))
-
-
-def _due_for_long(home: Registry, due: Mapping[str, str], wait: float, now: float) -> dict[str, str]:
-    """Return the refs that were due already when an earlier command looked, and note the others.
-
-    Arguments:
-        home: the registry of the project, which has the note.
-        due: object ids by ref.
-        wait: seconds between the two looks.
-
-    """
-    path = home.directory / _DUE
-    try:
-        before = _FORMAT.read(path, lambda loaded: {**loaded["first_seen"]})
-    except (OSError, ValueError):  # then these are the first looks
-        before = {}
-    seen = dict.fromkeys((f"{ref} {tip}" for ref, tip in due.items()), now)
-    for name in seen.keys() & before.keys():
-        first = before[name]
-        if isinstance(first, (int, float)) and first <= now:
-            seen[name] = first
-    if seen != before:
-        with contextlib.suppress(OSError):  # without the note, nothing expires
-            home.prepare()
-            files.replace(path, _FORMAT.encode({"first_seen": seen}))
-    return {ref: tip for ref, tip in due.items() if now - seen[f"{ref} {tip}"] >= wait}
-
-
-def expire(project: Project, keep: float, now: float) -> list[str]:
-    """Delete the refs of branches that were dropped more than *keep* seconds ago, and return their names.
-
-    A ref without a known time stays. A clock that is wrong for a moment deletes nothing: a ref goes only if
-    an earlier command, at least a day before, has found it due as well.
-
-    Arguments:
-        keep: seconds; 0 keeps all refs for ever.
-        now: seconds since 1970.
-
-    Raises:
-        GitError: a ref cannot be deleted.
-        RalphError: there is no repository.
-
-    """
-    repository_of(project)
-    git = project.git
-    home = own_registry(project)
-    refs = list_refs(git, DROPPED, DROPPED_ELSEWHERE)
-    if not keep or not refs:
-        return []
-    times = ref_times(git, refs)
-    due = {ref: tip for ref, tip in refs.items() if now - times.get(ref, now) > keep}
-    old = _due_for_long(home, due, min(keep, _SECOND_LOOK), now)
-    if not old:
-        return []
-    sessions = branches.recorded(project)
-    names = {branch_of(ref) for ref in old}
-    agent_ids = {name.removeprefix("ralph/").removesuffix(WIP) for name in names if name.startswith("ralph/")}
-    agent_ids |= {session.id for session in sessions if session.branch in names}
-    # These ids are in use: snapshots may belong to a branch that can still be restored, or to a session.
-    in_use = {branch_of(ref).removeprefix("ralph/").removesuffix(WIP) for ref in refs.keys() - old.keys()}
-    in_use |= {session.id for session in sessions if session.verdict}
-    for branch in branches.read(project):
-        in_use |= {*filter(None, (branch.id, *map(agent_id_of, branch.sessions)))}
-    for agent_id in filter(is_agent_id, agent_ids - in_use):
-        old |= list_refs(git, f"{SNAPSHOTS}{agent_id}/", BASES + agent_id)
-    change_refs(git, [RefChange(ref, tip, None) for ref, tip in old.items()], "ralph-wrap: expired", int(now))
-    return sorted(names)
 
 
 def restorable(project: Project, keep: float) -> list[RestorableBranch]:

@@ -102,6 +102,11 @@ COMMANDS = {
     "sweep": CommandRow(
         "sweep", "Loops", "Finish dead sessions: save their work, remove their worktrees, release their ids."
     ),
+    "clean": CommandRow(
+        "clean",
+        "Loops",
+        "Delete old records and logs of sessions that have landed, and dropped branches that are due.",
+    ),
     "fleet": CommandRow("fleet", "Loops", "Run many sessions at once, on Kubernetes or on other machines."),
     "init": CommandRow(
         "init",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +11,7 @@ import typer
 
 from ralph_wrap.commands import drop as use_case
 from ralph_wrap.commands.drop import DroppedBranch, RestorableBranch
-from ralph_wrap.commands.drop.safety import PreviewedTips
+from ralph_wrap.commands.drop.safety import DropSelection, PreviewedTips
 from ralph_wrap.config import duration, of_project
 from ralph_wrap.errors import RalphError, RefusedError, UsageError
 from ralph_wrap.interfaces.cli import completion
@@ -64,7 +64,16 @@ def drop(
         bool,
         typer.Option("--force", help="Drop a branch even if work would be lost; restore can bring it back."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --all: ask no question.")] = False,
+    forever: Annotated[
+        bool,
+        typer.Option(
+            "--forever",
+            help="Delete for ever what is dropped, or was dropped before; names it and asks first.",
+        ),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="With --all and --forever: ask no question.")
+    ] = False,
     remote: Annotated[
         str | None,
         typer.Option(
@@ -80,7 +89,12 @@ def drop(
     with boundary("drop", json=json, project=directory):
         if every and (ids or merged or empty or older_than):
             raise UsageError("--all stands alone", "ralph-wrap drop --all")
-        wanted = use_case.DropSelection(tuple(ids or ()), merged, empty, _seconds(older_than), force)
+        if forever and remote:
+            raise UsageError(
+                "--forever is for this repository alone, and --remote for another one, too",
+                "first: ralph-wrap drop ID… --remote NAME; then: ralph-wrap drop --forever ID…",
+            )
+        wanted = DropSelection(tuple(ids or ()), merged, empty, _seconds(older_than), force)
         environ = become_owner(directory)
         warn_of_tampering(directory, environ)
         project = open_project(directory, environ)
@@ -89,12 +103,22 @@ def drop(
             log.event("branch.expired", f"{name}, which was dropped earlier, can no longer be restored")
         fetch_first(project, remote, again=wanted.names)
         refused: list[DroppedBranch] = []
+        if forever and not every:
+            use_case.require_selection(wanted)
+        before = use_case.dropped_before(project, wanted.names) if forever else {}
+        wanted = wanted._replace(names=tuple(name for name in wanted.names if name not in before))
         if every:
-            tips, refused = _all(project, force=force, yes=yes)
+            tips, refused = _all(project, wanted, yes=yes or forever)
             wanted = wanted._replace(names=tuple(tips), previewed=tips)
+        if forever:
+            wanted = _confirmed(project, wanted, before.values(), yes=yes)
         rows, failures = (
-            use_case.drop(project, wanted, time.time(), remote) if wanted.names or not every else ([], [])
+            use_case.drop(project, wanted, time.time(), remote)
+            if wanted.names or not (every or before or wanted.previewed is not None)
+            else ([], [])
         )
+        if forever:
+            rows = use_case.forget(project, [*rows, *before.values()], time.time())
         if refused:
             rows, failures = [*rows, *refused], [*failures, _refusal_of(refused)]
         if remote is None:
@@ -102,9 +126,41 @@ def drop(
         _show(rows, failures, json=json)
 
 
-def _all(project: Project, *, force: bool, yes: bool) -> tuple[dict[str, PreviewedTips], list[DroppedBranch]]:
+def _confirmed(
+    project: Project, wanted: DropSelection, before: Collection[DroppedBranch], *, yes: bool
+) -> DropSelection:
+    """Return the selection, after the user has seen what goes for ever and has said yes.
+
+    Arguments:
+        before: the branches that were dropped before, and go, too.
+
+    """
+    going = [*before]
+    if wanted.names or not before:
+        found = use_case.preview(project, wanted, time.time())
+        going += found.going
+        if not wanted.names:
+            wanted = DropSelection(tuple(found.tips), force=wanted.force, previewed=found.tips)
+    if going:
+        require_consent(
+            "these branches go for ever, with their saved work and snapshots. Nothing can bring them back:",
+            ["  ".join(filter(None, (row.branch, row.title, _loss(row)))) for row in going],
+            f"delete {len(going)} for ever?",
+            command(
+                *("ralph-wrap", "drop", "--forever", "--yes"),
+                *["--force"] * wanted.force,
+                *(row.id or row.branch for row in going),
+            ),
+            yes=yes,
+        )
+    return wanted
+
+
+def _all(
+    project: Project, wanted: DropSelection, *, yes: bool
+) -> tuple[dict[str, PreviewedTips], list[DroppedBranch]]:
     """Return the branches that ``--all`` drops, after the user has said yes, and those with work to lose."""
-    found = use_case.preview(project, time.time(), force=force)
+    found = use_case.preview(project, wanted, time.time())
     for row in found.in_use:
         log.event("branch.left", str(row.kept))
     if found.going:
@@ -112,7 +168,7 @@ def _all(project: Project, *, force: bool, yes: bool) -> tuple[dict[str, Preview
             "these branches go, with their saved work. ralph-wrap restore brings them back for some time:",
             ["  ".join(filter(None, (row.branch, row.title, _loss(row)))) for row in found.going],
             f"drop {len(found.going)}?",
-            command("ralph-wrap", "drop", "--all", *["--force"] * force, "--yes"),
+            command("ralph-wrap", "drop", "--all", *["--force"] * wanted.force, "--yes"),
             yes=yes,
         )
     return found.tips, found.refused
@@ -171,7 +227,8 @@ def _line(row: DroppedBranch) -> str:
     if not row.tip:
         return one_line(f"{row.branch}  deleted on {' '.join(row.remotes)}")
     saved = f"  with {row.saved}" if row.saved and row.saved != row.branch else ""
-    return one_line(f"{row.branch}  dropped at {row.tip[:_SHOWN]}{saved}")
+    action = "deleted for ever" if row.forever else "dropped"
+    return one_line(f"{row.branch}  {action} at {row.tip[:_SHOWN]}{saved}")
 
 
 def _seconds(text: str | None) -> float | None:

@@ -17,6 +17,7 @@ from ralph_wrap.config import OnOrphans, of_project
 from ralph_wrap.errors import RalphError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude, open_project, remark
+from ralph_wrap.interfaces.cli.clean import clean_beside
 from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.interfaces.init.child import AT_START
@@ -52,6 +53,7 @@ def sweep(
         use_case.name_unknown_worktrees(project)
         if not dry_run:
             undo_killed(project)
+            clean_beside(project)
         if at_start is not None and at_start.pool:
             ProjectPool.of(project, at_start).fill()
         warn_of_tampering(directory, environ)  # last: no process of a dead session writes any more
