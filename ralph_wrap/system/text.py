@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
+
+from rich.cells import cell_len, split_graphemes
 
 _MEBIBYTE, _GIBIBYTE = 1 << 20, 1 << 30  # bytes
 
@@ -21,18 +22,17 @@ _COMMAND = re.compile(
 
 
 def cells(text: str) -> int:
-    """Return how many columns of a terminal a text takes (UAX #11)."""
-    return len(text) if text.isascii() else sum(map(_cells_of, text))
+    """Return how many columns of a terminal a text takes."""
+    return cell_len(text)
 
 
 def cut(text: str, width: int) -> str:
     """Return the beginning of a text that takes at most *width* columns of a terminal."""
-    if text.isascii():
-        return text[:width]
-    for end, letter in enumerate(text):
-        width -= _cells_of(letter)
+    letters, _ = split_graphemes(text)
+    for start, _, columns in letters:
+        width -= columns
         if width < 0:
-            return text[:end]
+            return text[:start]
     return text
 
 
@@ -52,10 +52,6 @@ def readable(line: str) -> str:
     """Return a line of a program's output as a terminal shows it, without colours and control characters."""
     shown = next((part for part in reversed(_SEQUENCE.sub("", line).split("\r")) if part), "")
     return _CONTROL.sub("", shown)
-
-
-def _cells_of(letter: str) -> int:
-    return 0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF")
 
 
 def span(seconds: float) -> str:

@@ -37,10 +37,13 @@ def test_the_command_that_renames_a_branch_works(repo: Repo, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "width"),
-    [("", 0), ("plain", 5), ("\u65e5\u672c", 4), ("e\u0301", 1), ("\uff21b", 3), ("caf\u00e9", 4)],
+    [
+        *[("", 0), ("plain", 5), ("\u65e5\u672c", 4), ("e\u0301", 1), ("\uff21b", 3), ("caf\u00e9", 4)],
+        *[("\N{ZERO WIDTH SPACE}", 0), ("\N{WOMAN}\N{ZERO WIDTH JOINER}\N{GIRL}", 2)],
+    ],
 )
 def test_a_wide_letter_takes_two_columns(text: str, width: int) -> None:
-    """And a combining one none."""
+    """A combining one takes none, and letters that are joined take as much as one."""
     assert cells(text) == width
 
 
@@ -50,6 +53,12 @@ def test_a_text_is_cut_to_its_room(text: str, room: int) -> None:
     begin = cut(text, room)
     assert text.startswith(begin)
     assert cells(begin) <= room
+
+
+def test_joined_letters_are_cut_together() -> None:
+    """Half of them would be another picture."""
+    assert cut("a\N{WOMAN}\N{ZERO WIDTH JOINER}\N{GIRL}b", 2) == "a"
+    assert cut("a\N{WOMAN}\N{ZERO WIDTH JOINER}\N{GIRL}b", 3) == "a\N{WOMAN}\N{ZERO WIDTH JOINER}\N{GIRL}"
 
 
 @given(st.text())
