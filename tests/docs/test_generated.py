@@ -67,7 +67,7 @@ def test_the_answers_without_a_description_have_the_fields_of_their_class() -> N
         ("worktree enter", EnteredWorktree),
         ("worktree exit", ExitedWorktree),
     ):
-        assert {*others[name]} == {*kind._fields}, name
+        assert {*others[name]} == {*kind.__annotations__}, name
 
 
 def _patterns(names: Iterable[str]) -> str:

@@ -13,9 +13,9 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
 
 from ralph_wrap.branches import WIP
 from ralph_wrap.commands.worktree.prepare import home_of, recover
@@ -85,7 +85,8 @@ def action_of(word: str) -> ExitAction:
         raise UsageError(f"--action {word}: unknown action", "--action keep, or --action remove") from None
 
 
-class EnteredWorktree(NamedTuple):
+@dataclass(frozen=True)
+class EnteredWorktree:
     """The result of ``enter``; the fields of the documented tool, in its spelling."""
 
     path: str
@@ -95,7 +96,8 @@ class EnteredWorktree(NamedTuple):
     tmuxSession: str | None  # noqa: N815
 
 
-class ExitedWorktree(NamedTuple):
+@dataclass(frozen=True)
+class ExitedWorktree:
     """The result of ``exit``; the fields of the documented tool, in its spelling."""
 
     action: str
@@ -264,6 +266,7 @@ def _checked(git: Git, name: str) -> str:
         "/" in name
         or name.startswith("-")
         or len(name) > _LONGEST
+        or not name.isprintable()  # a zero byte, for example, is in no argument of git
         or not is_branch_name(git, f"ralph/{name}")
     ):
         raise UsageError(

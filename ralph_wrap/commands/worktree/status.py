@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, NotRequired, TypedDict
 
 from ralph_wrap.git import current_branch, decode, list_worktrees, run_git
 from ralph_wrap.state.project import WORKTREES, Project, repository_of
@@ -35,8 +35,17 @@ class ListedWorktree(NamedTuple):
     ours: bool
 
 
-def status(project: Project) -> dict[str, Any]:
-    """Return the fields of the documented tool: only ``isWorktree`` in a main checkout.
+class WorktreeStatus(TypedDict):
+    """The fields of the documented tool, in its spelling: only ``isWorktree`` in a main checkout."""
+
+    isWorktree: bool
+    path: NotRequired[str]
+    branch: NotRequired[str | None]
+    mainRepoPath: NotRequired[str]
+
+
+def status(project: Project) -> WorktreeStatus:
+    """Return where a project stands.
 
     Raises:
         RalphError: there is no repository, or git cannot be used in it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -48,7 +49,7 @@ def enter(
             copy=settings.copy,
             in_tmux=tmux,
         )
-        answer("worktree", entered._asdict())
+        answer("worktree", asdict(entered))
 
 
 def leave(
@@ -69,7 +70,7 @@ def leave(
             session=_required(session),
             discard_changes=discard_changes,
         )
-        answer("worktree", exited._asdict())
+        answer("worktree", asdict(exited))
 
 
 def _required(session: str) -> str:

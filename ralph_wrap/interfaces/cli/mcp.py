@@ -28,7 +28,7 @@ def mcp(
         with needs_extra("mcp"):  # the SDK may not be installed
             from ralph_wrap.interfaces.mcp import server  # noqa: PLC0415
             from ralph_wrap.interfaces.mcp.tools import ToolCaller  # noqa: PLC0415
-        server.load()
+        made = server.make_server()
         environ = become_owner(project)
         name = session or f"mcp-{os.urandom(4).hex()}"
-        server.serve(ToolCaller(project.absolute(), Path.cwd(), name, environ))
+        server.serve(made, ToolCaller(project.absolute(), Path.cwd(), name, environ))

@@ -14,41 +14,33 @@ enter two worktrees. A call that has begun runs to its end in both cases that en
 
 from __future__ import annotations
 
-import json
 import signal
-from functools import partial
 from importlib.metadata import version
-from typing import Any
+from threading import Lock
 
-from anyio import Lock, create_task_group, open_signal_receiver, run, sleep
+from anyio import create_task_group, open_signal_receiver, run, sleep
 from anyio.to_thread import run_sync
-from mcp import MCPError
-from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
-from mcp_types import (
-    INVALID_PARAMS,
-    CallToolRequestParams,
-    CallToolResult,
-    ListToolsResult,
-    TextContent,
-    ToolAnnotations,
-)
-from mcp_types import Tool as Described
+from mcp.server import MCPServer
+from mcp_types import ToolAnnotations
 
-from ralph_wrap.errors import RalphError
-from ralph_wrap.interfaces.mcp.tools import TOOLS, McpTool, ToolCaller, answer
-from ralph_wrap.system.log import get_logger, lines_of, one_line, traceback_of
+from ralph_wrap.interfaces.mcp.tools import ENTER, EXIT, STATUS, ToolCaller, WorktreeTools
+from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.process import ENDING
 
 log = get_logger()
 
 
-def load() -> None:
-    """Let anyio load what it loads at its first use, before root gives up its privileges."""
+def make_server() -> MCPServer[None]:
+    """Return a server without tools, before root gives up its privileges.
+
+    anyio and the SDK load some modules at their first use.
+    """
     run(sleep, 0)
+    # What goes wrong is said in our own log; the SDK logs only what would end the server.
+    return MCPServer("ralph-wrap", version=version("ralph-wrap"), log_level="CRITICAL", subscriptions=False)
 
 
-def serve(caller: ToolCaller) -> None:
+def serve(server: MCPServer[None], caller: ToolCaller) -> None:
     """Serve the tools until standard input ends."""
     log.event(
         "server.started",
@@ -56,32 +48,24 @@ def serve(caller: ToolCaller) -> None:
         session_id=caller.session,
     )
     try:
-        run(_serve, caller)
+        run(_serve, server, caller)
     except* (BrokenPipeError, ConnectionResetError):
         log.event("client.left", "the client does not read the answers any more")
 
 
-async def _serve(caller: ToolCaller) -> None:
-    busy = Lock()
-    tools = {tool.name: tool for tool in TOOLS}
-
-    async def list_tools(*_: object) -> ListToolsResult:
-        return ListToolsResult(tools=[_described(tool) for tool in TOOLS])
-
-    async def call_tool(_: object, params: CallToolRequestParams) -> CallToolResult:
-        if params.name not in tools:
-            raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name}")
-        call = partial(_called, tools[params.name], caller, params.arguments or {})
-        async with busy:
-            return await run_sync(call)
-
-    server = Server(
-        "ralph-wrap", version=version("ralph-wrap"), on_list_tools=list_tools, on_call_tool=call_tool
-    )
+async def _serve(server: MCPServer[None], caller: ToolCaller) -> None:
+    tools = WorktreeTools(caller)
+    for tool, description, hints in (
+        (tools.enter_worktree, ENTER, ToolAnnotations(destructive_hint=False)),
+        (tools.exit_worktree, EXIT, ToolAnnotations(destructive_hint=True)),
+        (tools.worktree_status, STATUS, ToolAnnotations(read_only_hint=True, destructive_hint=False)),
+    ):
+        server.add_tool(
+            tool, description=description, annotations=hints.model_copy(update={"open_world_hint": False})
+        )
     async with create_task_group() as tasks:
-        tasks.start_soon(_end_at_a_signal, busy)
-        async with stdio_server() as (reading, writing):
-            await server.run(reading, writing, server.create_initialization_options())
+        tasks.start_soon(_end_at_a_signal, tools.busy)
+        await server.run_stdio_async()
         tasks.cancel_scope.cancel()
 
 
@@ -89,42 +73,6 @@ async def _end_at_a_signal(busy: Lock) -> None:
     heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
     with open_signal_receiver(*heeded) as received:
         async for number in received:
-            await busy.acquire()
+            await run_sync(busy.acquire)
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-
-
-def _described(tool: McpTool) -> Described:
-    return Described(
-        name=tool.name,
-        description=tool.description,
-        input_schema=tool.schema,
-        output_schema={**tool.answer},
-        annotations=ToolAnnotations(
-            read_only_hint=tool.reads,
-            destructive_hint="discard_changes" in tool.arguments,
-            open_world_hint=False,
-        ),
-    )
-
-
-def _called(tool: McpTool, caller: ToolCaller, arguments: dict[str, Any]) -> CallToolResult:
-    """Return the answer of a tool, or its error. The error is for the agent, not one of the protocol."""
-    try:
-        data = answer(tool, caller, arguments)
-    except RalphError as error:
-        return _failed(error)
-    except Exception as error:  # noqa: BLE001 -- after a bug or a disk error the next call may work
-        failure = RalphError(f"ralph-wrap failed: {error!r}", "please report this with the output on stderr")
-        log.error("tool.failed", failure.message, tool=tool.name, traceback=traceback_of(error))
-        return _failed(failure)
-    text = TextContent(text=json.dumps(data, ensure_ascii=False))
-    return CallToolResult(content=[text], structured_content=data)
-
-
-def _failed(error: RalphError) -> CallToolResult:
-    # A file name can hold any character, also a newline.
-    lines = [one_line(f"{error.code}: {error.message}")]
-    if error.hint:
-        lines += [one_line(f"hint: {line}") for line in lines_of(error.hint)]
-    return CallToolResult(content=[TextContent(text="\n".join(lines))], is_error=True)
