@@ -31,6 +31,7 @@ import docker
 from docker.errors import NotFound
 from docker.models.containers import Container
 
+from ralph_wrap.system import files
 from tests.container.image import connect
 from tests.gits.machine import PYTHONS, ROOT, ensure_image, ensure_packages
 from tests.support import checkout
@@ -134,7 +135,7 @@ def main() -> int:
 
     source = checkout.digest(_DECISIVE)
     engine = connect()
-    known = {row: _read(results / f"{row.file}.json") for row in rows}
+    known = {row: read(results / f"{row.file}.json") for row in rows}
     deadline = Deadline(environ.get("GITS_MINUTES", ""))
     order = {
         row: (result.is_complete, result.at) if result else (False, 0.0) for row, result in known.items()
@@ -151,9 +152,8 @@ def main() -> int:
         if result.is_complete:
             continue
         estimates = before.seconds if before else {}
-        _run(machine, result, suites, deadline, estimates, results / f"{row.file}.log")
-        if suites == SUITES and result.seconds:
-            (results / f"{row.file}.json").write_text(json.dumps(asdict(result)), encoding="utf-8")
+        kept = results / f"{row.file}.json" if suites == SUITES else None
+        _run(machine, result, suites, deadline, estimates, results / f"{row.file}.log", kept)
     for line in table(rows, ran, suites):
         print(line)
     red = [row for row in rows if ran[row].is_red]
@@ -235,9 +235,14 @@ def _run(
     deadline: Deadline,
     estimates: dict[str, float],
     log: Path,
+    kept: Path | None,
 ) -> None:
-    """Run the suites of a row that have not run, as far as the time allows."""
-    counts = Counter(result.counts)
+    """Run the suites of a row that have not run, as far as the time allows.
+
+    Arguments:
+        kept: the file for the result; ``None`` if it is not kept.
+
+    """
     waiting = [suite for suite in suites if suite not in result.seconds]
     if not deadline.leaves(estimates.get(waiting[0], _UNKNOWN_SECONDS)):
         return
@@ -250,14 +255,28 @@ def _run(
                 print(f"git {machine.git}, {log.stem}: {suite}", flush=True)
                 began = time.monotonic()
                 status, found = _pytest(container, suite, output)
-                result.seconds[suite] = time.monotonic() - began
-                counts += found
                 if status not in {0, 1} or (status == 1 and not found["failed"]):
-                    counts["failed"] += 1  # pytest itself failed
+                    found["failed"] += 1  # pytest itself failed
+                add(result, suite, time.monotonic() - began, found, kept)
     finally:
         with suppress(NotFound):
             container.remove(force=True, v=True)
-    result.counts, result.at = dict(counts), time.time()
+
+
+def add(result: Result, suite: str, seconds: float, found: Counter[str], kept: Path | None) -> None:
+    """Add a suite that has ended to the result of its row, and keep it: the next suite may take an hour.
+
+    Arguments:
+        found: its numbers of tests.
+        kept: the file for the result; ``None`` if it is not kept.
+
+    """
+    result.seconds[suite] = seconds
+    result.counts = dict(Counter(result.counts) + found)
+    result.at = time.time()
+    if kept is not None:
+        content = json.dumps(asdict(result)).encode()
+        files.replace(kept, content)
 
 
 def _pytest(container: Container, suite: str, output: IO[bytes]) -> tuple[int, Counter[str]]:
@@ -285,7 +304,8 @@ def _pytest(container: Container, suite: str, output: IO[bytes]) -> tuple[int, C
     return status, counts
 
 
-def _read(path: Path) -> Result | None:
+def read(path: Path) -> Result | None:
+    """Return the result that is kept of a row, ``None`` if there is none."""
     try:
         return Result(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

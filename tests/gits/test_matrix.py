@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.gits.matrix import SUITES, Deadline, Result, Row, table
+from collections import Counter
+from pathlib import Path
+
+from tests.gits.matrix import SUITES, Deadline, Result, Row, add, read, table
 
 _SECONDS = dict.fromkeys(SUITES, 60.0)
 
@@ -30,3 +33,13 @@ def test_nothing_begins_that_would_end_too_late() -> None:
     assert Deadline("").leaves(1e9)
     assert Deadline("2").leaves(60)
     assert not Deadline("2").leaves(180)
+
+
+def test_a_suite_that_has_ended_is_kept_at_once(tmp_path: Path) -> None:
+    """A row that is killed in the next one goes on behind it."""
+    result, kept = Result("key", "2.30.2"), tmp_path / "row.json"
+    add(result, "git", 60.0, Counter(passed=3), kept)
+    add(result, "worktree", 90.0, Counter(passed=4, failed=1), kept)
+    found = read(kept)
+    assert found == result
+    assert (found.seconds, found.counts) == ({"git": 60.0, "worktree": 90.0}, {"passed": 7, "failed": 1})
