@@ -100,7 +100,17 @@ def explained(error: OSError) -> RalphError:
     if error.errno in _NO_ROOM:
         directory = os.path.dirname(os.fsdecode(error.filename or ""))  # noqa: PTH120 -- any path
         return RalphError(reason, f"make room on the disk: {shlex.join(['df', '-h', directory or '.'])}")
+    if error.filename is not None:
+        look = shlex.join(["ls", "-ld", _nearest(os.path.abspath(os.fsdecode(error.filename)))])  # noqa: PTH100
+        return RalphError(reason, f"to see who may do that there: {look} && id")
     return RalphError(reason, "to see what is wrong here: ralph-wrap doctor")
+
+
+def _nearest(path: str) -> str:
+    """Return the path, or the nearest directory above it that exists."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)  # noqa: PTH120 -- any path
+    return path
 
 
 class ProblemsError(RalphError):

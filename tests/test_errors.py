@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -82,3 +85,12 @@ def test_the_error_of_a_failed_git_command_has_the_reason(stderr: str, message: 
         128,
         stderr,
     )
+
+
+def test_the_hint_about_a_path_looks_at_that_path(tmp_path: Path) -> None:
+    """Doctor cannot know it; of what is not there, the nearest directory that is."""
+    path = tmp_path / "a; b" / "gone"
+    hint = errors.explained(PermissionError(errno.EACCES, "Permission denied", str(path))).hint
+    assert "doctor" not in hint
+    shown = subprocess.check_output(("sh", "-c", hint.partition(": ")[2]), text=True)
+    assert (f" {tmp_path}\n" in shown, "uid=" in shown) == (True, True)

@@ -229,7 +229,8 @@ def name_broken_refs(project: Project) -> None:
         log.warning(
             "refs.unread",
             f"the refs of ralph-wrap cannot be checked: {error}",
-            "to check them: ralph-wrap doctor",
+            "to see what git says of them: git -C "
+            f"{shlex.quote(os.fspath(project.main))} for-each-ref refs/heads/ralph refs/ralph",
         )
         return
     for ref, problem in broken.items():

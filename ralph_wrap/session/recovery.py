@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
-from ralph_wrap.errors import RalphError, RefusedError
+from ralph_wrap.errors import NotARepositoryError, RalphError, RefusedError
 from ralph_wrap.git import count_commits, list_refs
 from ralph_wrap.git.compare import CommitCounts
 from ralph_wrap.session.clone_end import DeadClone
@@ -104,8 +104,9 @@ class SessionRecovery:
         """
         record, repository = self._record, self._project.repository
         if repository is None and record.branch is not None:
-            reason = self._project.obstacle.message if self._project.obstacle else "there is no repository"
-            raise RefusedError(f"its work cannot be read: {reason}", "ralph-wrap doctor")
+            obstacle = self._project.obstacle or NotARepositoryError("there is no repository")
+            hint = obstacle.hint or command("ls", "-la", self._project.main)
+            raise RefusedError(f"its work cannot be read: {obstacle.message}", hint)
         path = self._project.root / WORKTREES / record.worktree_name
         if self._clone is not None:
             path = self._clone.path

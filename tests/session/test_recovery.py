@@ -29,6 +29,7 @@ def test_without_a_usable_git_an_orphan_stays(repo: Repo) -> None:
     result = sweep(repo)
     assert result.status == 5
     assert "its work cannot be read" in result.stderr
+    assert ("to see what is wrong: git -C" in result.stderr, "doctor" in result.stderr) == (True, False)
     assert left.record.exists()
     config.write_text(before)
     assert sweep(repo).status == 0

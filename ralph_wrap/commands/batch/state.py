@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ralph_wrap.config.authority import IMPLIES
-from ralph_wrap.errors import ConflictError, RalphError, StoppedError, UntrustedError
+from ralph_wrap.errors import ConflictError, RalphError, StoppedError, UntrustedError, explained
 from ralph_wrap.state import session_start
 from ralph_wrap.state.project import Project, prepare_root, registries
 from ralph_wrap.system import files
@@ -204,8 +204,8 @@ def _directory(project: Project, file: Path) -> Path:
             problem = problem or error
         else:
             return directory
-    reason = problem.strerror if problem else "there is none"
-    raise RalphError(f"no directory for the state of a batch can be written: {reason}", "ralph-wrap doctor")
+    known = explained(problem) if problem else RalphError("there is none")
+    raise RalphError(f"no directory for the state of a batch can be written: {known.message}", known.hint)
 
 
 def _require_no_symlink(*directories: Path) -> None:
