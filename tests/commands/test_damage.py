@@ -27,6 +27,7 @@ DAMAGES = {
     "truncated tree": ("truncated", "^{tree}"),
     "flipped file": ("flipped byte", "~1:only-here"),
     "missing file": ("missing", ":deep/er/last"),
+    "commit of another type": ("other type", "~1"),
 }
 """How an object is damaged, and which one of a branch with three commits."""
 

@@ -17,6 +17,7 @@ from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, UsageErr
 from ralph_wrap.git import CommitSummary
 from ralph_wrap.state import project
 from ralph_wrap.system.log import Log
+from tests.support.damage import DAMAGES, damage_loose
 from tests.support.fake_github import HOST, GitHub
 from tests.support.histories import grow, record
 from tests.support.needs import skip_or_fail
@@ -408,3 +409,20 @@ def test_it_is_about_one_branch(repo: Repo) -> None:
     ended = command("review", "--pr", "a3f2", "--only", "live", "--json", cwd=repo.path)
     printed = json.loads(ended.stdout)
     assert (ended.status, printed["error"]["code"]) == (2, "usage")
+
+
+@pytest.mark.parametrize("which", ["", ":a", "^{tree}"])
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_branch_is_not_pushed(repo: Repo, server: GitHub, how: str, which: str) -> None:
+    """The message names the object, the branch stays, and the remote gets nothing."""
+    there = on_github(server, "o/r")
+    repo.git("remote", "add", "origin", f"http://{HOST}/o/r.git")
+    repo.git("config", "fastimport.unpackLimit", "1000")
+    tip = grow(repo, "ralph/a3f2", "main", {"a": "a\n" * 20}, message="Add a")
+    oid = repo.git("rev-parse", f"{tip}{which}")
+    damage_loose(repo, oid, how)
+    with pytest.raises(RalphError) as caught:
+        opened(repo)
+    assert oid in caught.value.message
+    assert there.git("for-each-ref") == ""
+    assert (repo.path / ".git/refs/heads/ralph/a3f2").read_text() == f"{tip}\n"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.damage import damaged
 from tests.support.machines import claim_of, refs
 from tests.support.sessions import Session, command, run
 
@@ -173,3 +174,27 @@ def test_a_fetched_branch_has_a_reflog_once_it_moves(repo: Repo, other: Repo) ->
     assert again.status == 0, again.stderr
     asked(other, "fetch")
     assert before in log.read_text().split()[0]
+
+
+@pytest.mark.parametrize(
+    ("how", "which"),
+    [
+        ("missing", ""),
+        ("empty", ":a"),
+        ("truncated", "^{tree}"),
+        ("flipped byte", ":a"),
+        ("other content", ":a"),
+        ("other type", ""),
+    ],
+)
+def test_damaged_commits_are_not_fetched(repo: Repo, remote: Repo, other: Repo, how: str, which: str) -> None:
+    """No branch is made of them, and the claim stays; whole again, they come."""
+    agent_id = session_in(repo, COMMIT)
+    (remote.path / ".git").symlink_to(".")
+    oid = repo.git("rev-parse", f"ralph/{agent_id}{which}")
+    with damaged(remote, oid, how):
+        fetched = command("fetch", *MIRRORED[1:], cwd=other.path)
+        assert (fetched.status == 0, bool(fetched.stderr)) == (False, True)
+        assert f"ralph/{agent_id}" not in other.branches()
+    assert [entry["action"] for entry in asked(other, "fetch")] == ["new"]
+    assert other.git("rev-parse", f"ralph/{agent_id}") == repo.git("rev-parse", f"ralph/{agent_id}")

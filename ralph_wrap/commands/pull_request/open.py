@@ -18,7 +18,7 @@ from ralph_wrap.branches.compare import compare
 from ralph_wrap.branches.dropped import find
 from ralph_wrap.commands.pull_request import github
 from ralph_wrap.config.repository_trust import require_direct
-from ralph_wrap.errors import ConflictError, RalphError, UsageError
+from ralph_wrap.errors import ConflictError, DamageError, RalphError, UsageError
 from ralph_wrap.git import (
     CommitSummary,
     Git,
@@ -95,6 +95,7 @@ def open_pull_request(
     branch = find(project, branches.read(project), name)
     main = branches.main_branch(project, settings.main)
     _require_finished(branch)
+    require_whole(git, [branch.tip], [main.tip])  # first: a damaged history looks like a shorter one
     _require_unmerged(project, branch, main)
     remotes = list_remotes(git)
     remote = _remote(settings.push, remotes)
@@ -105,7 +106,6 @@ def open_pull_request(
     base = _name_on_remote(main, remotes)
     with objects_of(project) as objects:
         commits = commits_without(objects, [branch.tip], main.tip)[::-1]
-    require_whole(git, [branch.tip], [main.tip])
     _warn_of_others(git, branch, main, f"{remote}/{base}", len(commits))
     page = None
     if not github.is_installed(environ):
@@ -163,10 +163,13 @@ def _require_unmerged(project: Project, branch: Branch, main: MainBranch) -> Non
 
     Raises:
         ConflictError: it has none, or no common history with the main branch.
+        DamageError: an object of it is damaged or missing, so nobody knows.
 
     """
     with objects_of(project) as objects:
         facts = compare(objects, repository_of(project), main, [branch], pairs=False)[0][branch.name]
+    if facts.damage:
+        raise DamageError(f"{branch.name} is not pushed: {facts.damage}")
     if facts.merged or not facts.ahead:
         raise ConflictError(
             f"{main.name} has all of {branch.name} already", command("ralph-wrap", "drop", branch.label)

@@ -255,3 +255,37 @@ def test_a_signal_after_the_promise_lets_nothing_land(repo: Repo) -> None:
     result = session(repo, f"{KEPT}; kill -TERM $PPID; sleep 600")
     assert (result.status, repo.head) == (143, before)
     assert "branch.landed" not in result.names
+
+
+OBJECT = (
+    "oid=$(git rev-parse REVISION); rest=${oid#??};"
+    " file=$(git rev-parse --git-common-dir)/objects/${oid%$rest}/$rest; chmod u+w $file; DAMAGE;"
+)
+DAMAGES = {
+    "a missing file": ("HEAD~:gone", "rm $file"),
+    "an empty commit": ("HEAD~", ": >$file"),
+    "a truncated tree": ("HEAD~^{tree}", "truncate -s -5 $file"),
+    "a flipped byte": ("HEAD~:gone", "printf x | dd of=$file bs=1 seek=5 conv=notrunc 2>&-"),
+    "another type": (
+        "HEAD~",
+        "o=$(git rev-parse HEAD^{tree}); rest=${o#??}; cat ${file%/??/*}/${o%$rest}/$rest >$file",
+    ),
+}
+"""Which object of its own commit an agent damages, and how."""
+
+
+@pytest.mark.parametrize(("revision", "damage"), DAMAGES.values(), ids=DAMAGES)
+def test_damaged_commits_do_not_land(repo: Repo, revision: str, damage: str) -> None:
+    """The worktree and the branch stay, main does not move, and a message names the object."""
+    configure(repo)
+    before = repo.head
+    broken = OBJECT.replace("REVISION", revision).replace("DAMAGE", damage)
+    two = "echo mine >gone; git add gone; git commit -qm one; git rm -q gone"
+    body = f"{two}; {WORK}; {broken} echo $oid >../../run/damaged; echo '{PROMISE}'"
+    result = session(repo, body)
+    oid = (repo.path / ".ralph/run/damaged").read_text().strip()
+    assert oid in result.stderr
+    assert logged(result, "branch.landed") == []
+    assert repo.head == before
+    assert (repo.path / result.report["workspace"]).is_dir()
+    assert f"ralph/{result.report['id']}" in repo.branches()
