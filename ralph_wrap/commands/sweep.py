@@ -25,10 +25,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ralph_wrap.branches.broken import broken_refs, is_in_use, removal_of
+from ralph_wrap.config import of_project
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError
 from ralph_wrap.git import Repository
 from ralph_wrap.git.quarantine import SUBMODULES, is_working, owners, release
 from ralph_wrap.session.kept_worktree import remove_kept
+from ralph_wrap.session.notify import notification_of, notify
 from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
 from ralph_wrap.session.remote import give_back
 from ralph_wrap.session.unknown_worktrees import unknown_worktrees
@@ -385,9 +387,21 @@ def _end(
         claim.release()
     else:  # until the hand-over, the planned branch may be one of the user
         claim.release(iteration=0, branch=None if record.state == "starting" else record.branch)
+    if report is not None and report.ended_by == "killed":
+        _notify(project, report)
     unused = drop_command(report) if report else ""
     log.event("session.swept", _summary(record, outcome), **({"hint": _TO_DROP + unused} if unused else {}))
     return outcome
+
+
+def _notify(project: Project, report: SessionReport) -> None:
+    """Tell a person that a killed session is finished, as the session itself would have told of its end."""
+    try:
+        settings = of_project(project.main, project.environ, "notify", "notify_on")
+    except (RalphError, OSError) as error:
+        log.event("notify.skipped", reason=str(error), notified="recovered")
+        return
+    notify(settings, project, notification_of(report))
 
 
 def _missing(project: Project, record: SessionRecord) -> str | None:

@@ -17,6 +17,7 @@ from ralph_wrap.config.file import CONFIG, KEYS
 from ralph_wrap.config.file_options import CheckpointSettings, LandingSettings, PoolSettings, SetupSettings
 from ralph_wrap.config.gate_options import GateSettings
 from ralph_wrap.config.job import read_job
+from ralph_wrap.config.notify_options import NotifySettings
 from ralph_wrap.config.options import (
     JOB,
     ROWS,
@@ -222,6 +223,7 @@ __all__ = [
     "LandingSettings",
     "LogFormat",
     "LoopLimits",
+    "NotifySettings",
     "OnDirty",
     "OnLeak",
     "OnOrphans",

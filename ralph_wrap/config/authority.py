@@ -106,6 +106,8 @@ def in_force(settings: Settings) -> Callable[[str], bool]:
         unused |= {"agent", "model", "agent_arg"}
     if not settings.merge_on_complete:
         unused |= {"check", "main"}
+    if not settings.notify:
+        unused.add("notify_on")
     if not settings.verify:
         unused.add("verify_each")
     if not settings.pool:

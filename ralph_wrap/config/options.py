@@ -13,6 +13,7 @@ from typing import Any
 from ralph_wrap.config.agent_options import AgentSettings
 from ralph_wrap.config.file_options import CheckpointSettings, LandingSettings, PoolSettings, SetupSettings
 from ralph_wrap.config.gate_options import GateSettings
+from ralph_wrap.config.notify_options import NotifySettings
 from ralph_wrap.config.parsers import (
     COUNT,
     DOLLARS,
@@ -208,6 +209,7 @@ class OutputSettings(Table, group="output"):
 
 
 class Settings(
+    NotifySettings,
     OutputSettings,
     LandingSettings,
     PoolSettings,

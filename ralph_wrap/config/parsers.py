@@ -99,6 +99,14 @@ def _paths(value: str) -> tuple[str, ...]:
     return tuple(line for line in value.split("\n") if line)
 
 
+def _events(value: str) -> tuple[str, ...]:
+    found = _paths(value)
+    for event in found:
+        if event not in NOTIFIED:
+            raise ValueError(f"{event!r} is none of {', '.join(NOTIFIED)}")
+    return found
+
+
 def _words(value: str) -> tuple[str, ...]:
     if "\0" in value:
         raise ValueError("an argument cannot hold a NUL character")
@@ -228,6 +236,10 @@ COMMAND = ValueKind("command", _command, "COMMAND")
 COMMANDS = ValueKind("commands", _command, "COMMAND")
 """One command, or in the file a list of commands, each of which has to succeed; see :func:`all_of`."""
 BRANCH = ValueKind("branch", _branch, "BRANCH")
+NOTIFIED = ("done", "blocked", "stuck", "failed", "limit", "leak", "interrupted", "recovered")
+"""The events of which a person can be told."""
+
+EVENTS = ValueKind("events", _events, "EVENT", several=True)
 WORDS = ValueKind("words", _words, "WORD", several=True)
 NETWORK = ValueKind("network", _network, "HOST", several=True)
 AGENTS = ValueKind("agents", _text, "TABLE")

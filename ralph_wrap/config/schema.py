@@ -90,6 +90,7 @@ _FORMS: Mapping[str, dict[str, Any]] = {
     "paths": _LIST,
     "places": _LIST,
     "words": _LIST,
+    "events": _LIST,
     "network": _LIST,
     "command": _TEXT,
     "commands": {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]},

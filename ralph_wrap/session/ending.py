@@ -15,6 +15,7 @@ from ralph_wrap.loop import Gate, LoopResult, OutputListener
 from ralph_wrap.session import exit_report
 from ralph_wrap.session.clone_end import CloneEnd
 from ralph_wrap.session.context import SessionContext
+from ralph_wrap.session.notify import notification_of, notify, summary_of
 from ralph_wrap.session.remote.take_up import TakenUpWork
 from ralph_wrap.session.workspace import Workspace, recorded
 from ralph_wrap.state.audit.guard import SessionGuard
@@ -232,7 +233,13 @@ class SessionEnd:
             text = summary(report, self._claim.directory / "output.log", current().location)
             log.block("session.released", ending(report), text, **report.to_dict())
         current().window_title("")
-        current().close()
+        if report is not None and not self._settings.quiet_terminal:
+            current().notify(summary_of(report), self._project.environ)
+
+    def notify(self) -> None:
+        """Tell a person of the end; the work is saved, and the record released."""
+        if self._state.report is not None:
+            notify(self._settings, self._project, notification_of(self._state.report), self._cancel)
 
     def _give_readers_time(self, relay: OutputRelay) -> None:
         if lost := relay.flush(_READER_PATIENCE, cancel=self._cancel):

@@ -210,6 +210,17 @@ class Log:
         if self.shows_progress:
             self.last_line.set_window_title(one_line(text))
 
+    def notify(self, text: str, environ: Mapping[str, str]) -> None:
+        """Have the terminal call a person, as far as it can: by its bell and by a notification.
+
+        Arguments:
+            text: what the notification says.
+            environ: tells whether tmux is in between.
+
+        """
+        if self.shows_progress:
+            self.last_line.notify(one_line(text), in_tmux=bool(environ.get("TMUX")))
+
     def close(self) -> None:
         """Close the event log."""
         if self._file >= 0:

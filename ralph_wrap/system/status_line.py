@@ -83,6 +83,23 @@ class StatusLine:
         if self._is_ours():
             self._write(f"\x1b]2;{words}\x07".encode(errors="backslashreplace"))
 
+    def notify(self, words: str, *, in_tmux: bool) -> None:
+        """Ring the bell, and ask the terminal for a notification: OSC 9 (iTerm2) and OSC 777 (urxvt).
+
+        Arguments:
+            words: printable characters only.
+            in_tmux: tmux passes them on only in an envelope (tmux(1), allow-passthrough).
+
+        """
+        if not self._is_ours():
+            return
+        body = words.replace(";", ",")
+        for sequence in (f"\x1b]9;{body}\x07", f"\x1b]777;notify;ralph-wrap;{body}\x07"):
+            if in_tmux:
+                sequence = f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\"  # noqa: PLW2901
+            self._write(sequence.encode(errors="backslashreplace"))
+        self._write(b"\x07")
+
     def _columns(self) -> int:
         with contextlib.suppress(OSError):
             return os.get_terminal_size(self._descriptor).columns or _WIDTH

@@ -65,6 +65,7 @@ VALUES: dict[str, tuple[str, Any, str, Any]] = {
     "ignore": ("exclude", IgnoreLocation.EXCLUDE, "off", IgnoreLocation.OFF),
     "sandbox": ("bwrap", SandboxMode.BWRAP, "landlock", SandboxMode.LANDLOCK),
     "log_format": ("json", LogFormat.JSON, "text", LogFormat.TEXT),
+    "quiet_terminal": ("on", True, "off", False),
 }
 """Of each option: a value that is not the default, what it means, and another one, and what that means."""
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +26,9 @@ from ralph_wrap.interfaces.cli.batch_session import BatchLauncher
 from ralph_wrap.interfaces.cli.boundary import answer, become_owner, boundary, print_error, refuse
 from ralph_wrap.interfaces.cli.options import Directory, flags, with_options
 from ralph_wrap.interfaces.cli.review import colour_of, table
+from ralph_wrap.session.notify import Notification
 from ralph_wrap.state.project import Project
+from ralph_wrap.state.report import BLOCKED
 from ralph_wrap.system.log import current, get_logger, on_stderr, one_line
 from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import located
@@ -81,6 +84,7 @@ def batch(
         status = _status(rows, runner.ended_by, signals.cancel.first)
         spent = state.spent if runner.ended_by == "max-cost" else 0.0
         _show(launcher.project, rows, status, _again(sys.argv[1:], limits.max_cost, spent), json=json)
+        launcher.notify(_notification(file, rows, status, runner.ended_by))
     raise typer.Exit(status)
 
 
@@ -108,6 +112,20 @@ def _status(rows: Sequence[BatchTask], ended_by: str, first_signal: int | None) 
     if all(row.done for row in rows):
         return 0
     return _CUT_SHORT if ended_by else ProblemsError.exit_code
+
+
+def _notification(file: str, rows: Sequence[BatchTask], status: int, ended_by: str) -> Notification:
+    """Return what a person is told of the end of a batch."""
+    if not status:
+        event = "done"
+    elif ended_by:
+        event = "interrupted" if ended_by == "signal" else "limit"
+    else:
+        event = BLOCKED if any(row.ended_by == BLOCKED for row in rows) else "failed"
+    title = f"batch {one_line(file)}"
+    done = sum(row.done for row in rows)
+    content = dumps([row._asdict() for row in rows]).encode()
+    return Notification(event, title, f"{title}: {event}, {done} of {len(rows)} tasks are done", content)
 
 
 def _again(typed: Sequence[str], limit: float, spent: float) -> str:

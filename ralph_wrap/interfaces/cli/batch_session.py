@@ -22,6 +22,7 @@ from ralph_wrap.errors import FIRST_COMMIT, IsolationError, NotFoundError, Usage
 from ralph_wrap.interfaces.cli.approval_prompt import require
 from ralph_wrap.interfaces.cli.resume import continued_settings
 from ralph_wrap.interfaces.cli.start import be_in_background, start, sweep_first
+from ralph_wrap.session.notify import Notification, notify
 from ralph_wrap.session.preflight import look_first
 from ralph_wrap.state.project import find_project, repository_of
 from ralph_wrap.system.log import get_logger
@@ -131,13 +132,17 @@ class BatchLauncher:
         invocation = (self._going_on(wanted) if wanted.session else None) or self._anew(wanted)
 
         def change(settings: Settings) -> Settings:
-            return invocation.change(settings)._replace(task=token)
+            return invocation.change(settings)._replace(task=token, notify="")  # the batch tells of its end
 
         def run(signals: SignalHandlers) -> int:
             directory, options, command, _ = invocation
             return start(signals, directory, options, command, detached=True, change=change)
 
         return _fork(run, state)
+
+    def notify(self, told: Notification) -> None:
+        """Tell a person that the batch has ended."""
+        notify(self._settings, self.project, told, self._signals.cancel)
 
     def _anew(self, wanted: OpenTask) -> _Invocation:
         return _Invocation(self._directory, self._typed(wanted), self._command, lambda settings: settings)
