@@ -120,7 +120,8 @@ FILES = {
 REFS = {
     "refs/heads/ralph/<id>": "The branch of a session.",
     "refs/heads/ralph/<id>-wip": "Its saved work: what was uncommitted.",
-    f"{SNAPSHOTS}<id>/<n>": "What was uncommitted at the end of iteration *n*, if the loop went on.",
+    f"{SNAPSHOTS}<id>/<n>": "What was uncommitted at the end of iteration *n*, if the loop went on; "
+    "of many, the last ones stay.",
     f"{SNAPSHOTS}<id>/commit-<n>": "Commits that no branch held.",
     f"{SNAPSHOTS}<id>/submodule-<n>": "The same of a submodule, in its repository or in that of the project.",
     "refs/ralph/dropped/<id>": "The tip of a branch that `drop` has deleted; with `-wip`, its saved work.",

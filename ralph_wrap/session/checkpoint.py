@@ -14,6 +14,7 @@ from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.lost_snapshots import drop_lost
 from ralph_wrap.session.remote.mirror import Mirror
 from ralph_wrap.session.remote.push import BranchPush
+from ralph_wrap.session.thin_snapshots import thin
 from ralph_wrap.state.project import repository_of
 from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system.cancel import CancelToken
@@ -24,11 +25,13 @@ from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.checkpoint import Snapshot, commit_all, has_no_other_work, snapshot
+from ralph_wrap.worktree.thinning import superseded
 
 log = get_logger()
 
 _ATTEMPTS = 3  # to take a snapshot between two commits of an agent
 _MOST_UNKEPT = 3  # iterations in a row that a full disk does not take, before the loop waits for room
+_THIN_EVERY = 10  # iterations
 _KEYS = ("push", "commit_each")  # keys of the configuration that need a worktree
 
 
@@ -246,6 +249,8 @@ class Checkpoint:
         log.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)
         if problems := [*kept.problems, *kept.in_submodules]:
             log.event("snapshot.incomplete", iteration=number, problems=problems)
+        if number % _THIN_EVERY == 0 and not tree.clone:
+            thin(tree, self._git, record, superseded)
 
     def _snapshot_if_changed(self, tree: LinkedWorktree, number: int) -> None:
         """Keep the uncommitted work in the middle of an iteration; the agent may write meanwhile.

@@ -17,6 +17,7 @@ from ralph_wrap.session.clone_end import CloneEnd
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.notify import notification_of, notify, summary_of
 from ralph_wrap.session.remote.take_up import TakenUpWork
+from ralph_wrap.session.thin_snapshots import thin
 from ralph_wrap.session.workspace import Workspace, recorded
 from ralph_wrap.state.audit.guard import SessionGuard
 from ralph_wrap.state.claim import SessionClaim
@@ -29,6 +30,7 @@ from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, read_mark
 from ralph_wrap.worktree.remove import WorktreeOutcome
+from ralph_wrap.worktree.thinning import superseded_at_end
 
 log = get_logger()
 
@@ -123,6 +125,11 @@ class SessionEnd:
         self._state.outcome = end._replace(policy=policy, record=self._claim.record).leave(
             tree, self._claim.registry.trash, self._state.survivors, cancel=self._cancel
         )
+        saved = self._state.outcome.saved
+        is_whole = saved is not None and not saved.damage and not self._state.outcome.kept
+        is_whole = is_whole and not self._state.outcome.later and not self._state.outcome.lost
+        if is_whole and not tree.clone:
+            thin(tree, context.project.git, self._claim.record, superseded_at_end)
 
     def drop_unused_branch(self, context: SessionContext, tree: LinkedWorktree) -> None:
         """Delete the branch if it has no work, and the user wants that or no agent has run."""

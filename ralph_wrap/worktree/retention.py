@@ -22,6 +22,9 @@
      order and kept no worktree: then the save at its end is newer than each of them.
    - If it belongs to a batch, that has noted that the task is done.
 
+Snapshots that newer ones of the same session have replaced go earlier; :mod:`ralph_wrap.worktree.thinning`
+says why that is safe.
+
 The end of a session is the newest time that says so: of any of its files, or in its report. So an agent, or a
 copy of the project, can make it later and not earlier. A clock that is wrong for a moment deletes nothing:
 1 and 3 go only if an earlier command, at least a day before, has found them due as well. Unknown is a reason
@@ -283,8 +286,8 @@ def drop_loose_snapshots(project: Project, now: float, *, dry_run: bool = False)
         if lone := _only_copies(project, refs):
             found.append(LooseSnapshots(agent_id, "", len(refs), f"no branch has the commits of {lone}"))
             continue
-        newest = max(refs, key=_number)
-        ref = f"{DROPPED}{agent_id}" + WIP * (_number(newest) > 0)
+        newest = max(refs, key=iteration_of)
+        ref = f"{DROPPED}{agent_id}" + WIP * (iteration_of(newest) > 0)
         changes += [RefChange(newest, refs[newest], refs[newest]), RefChange(ref, None, refs[newest])]
         found.append(LooseSnapshots(agent_id, ref, len(refs)))
     if changes and not dry_run:
@@ -292,7 +295,7 @@ def drop_loose_snapshots(project: Project, now: float, *, dry_run: bool = False)
     return found
 
 
-def _number(ref: str) -> int:
+def iteration_of(ref: str) -> int:
     """Return the number of the iteration of a snapshot; 0 for another commit that no branch held."""
     number = ref.rpartition("/")[2]
     return int(number) if number.isdecimal() else 0
@@ -303,7 +306,7 @@ def _only_copies(project: Project, refs: Mapping[str, str]) -> str:
 
     No branch below ``ralph/`` counts: the next drop may delete it.
     """
-    others = {ref: tip for ref, tip in refs.items() if not _number(ref)}
+    others = {ref: tip for ref, tip in refs.items() if not iteration_of(ref)}
     if not others:
         return ""
     holding = list_refs(project.git, HEADS, "refs/tags/", "refs/remotes/")
@@ -454,7 +457,7 @@ class _Needs:
             and existing <= self._landed
             and not names & self._dropped
             and (not record.task or (self._open_tasks is not None and record.task not in self._open_tasks))
-            and all(map(_number, snapshots))
+            and all(map(iteration_of, snapshots))
             and (not snapshots or (bool(existing) and record.id in self._settled))
         )
 
