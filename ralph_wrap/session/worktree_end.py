@@ -183,7 +183,8 @@ class WorktreeEnd(NamedTuple):
             outcome = outcome._replace(asked=False)
         if outcome.kept:
             asked = outcome.asked and not survivors
-            line = None if asked else way_out(tree, self.record.id, closed=outcome.closed)
+            nested = outcome.saved.nested if outcome.saved else ()
+            line = None if asked else way_out(tree, self.record.id, closed=outcome.closed, nested=nested)
             outcome = outcome._replace(way_out=line or _try_again(outcome))
         self.log_outcome(os.fspath(tree.path), outcome)
         if outcome.saved and not outcome.saved.damage:

@@ -7,7 +7,7 @@ each language and with each version of git.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ralph_wrap.system import files, process_table
@@ -16,12 +16,17 @@ from ralph_wrap.system.text import command
 from ralph_wrap.worktree import git_file
 from ralph_wrap.worktree.model import LinkedWorktree
 
+_MOVED = 10  # repositories in one line
 
-def way_out(worktree: LinkedWorktree, agent_id: str, *, closed: bool) -> str | None:
+
+def way_out(
+    worktree: LinkedWorktree, agent_id: str, *, closed: bool, nested: Sequence[str] = ()
+) -> str | None:
     """Return one line to paste; ``None`` if no single line helps.
 
     Arguments:
         closed: the reason may be the modes of files; see :class:`ralph_wrap.worktree.remove.WorktreeOutcome`.
+        nested: repositories in it that cannot be saved, below its path.
 
     """
     path, remove = worktree.path, command("ralph-wrap", "rm", agent_id)
@@ -33,6 +38,12 @@ def way_out(worktree: LinkedWorktree, agent_id: str, *, closed: bool) -> str | N
         if found.st_uid == os.geteuid():
             return f"{command('chmod', '-R', 'u+rwX', path)} && {remove}"
         return f"{command('sudo', 'chown', '-R', f'{os.geteuid()}:{os.getegid()}', path)} && {remove}"
+    if nested:
+        moves = [
+            command("mv", "-T", path / inner, git_file.free_place(path, f".{inner.replace('/', '-')}"))
+            for inner in nested[:_MOVED]
+        ]
+        return " && ".join([*moves, remove])
     return None
 
 

@@ -82,13 +82,22 @@ def test_no_hint_opens_what_is_not_the_reason(repo: Repo, agent: str) -> None:
     ended = run(repo.path, "-n", "1", "--", "sh", "-c", f"{nested}; {agent}", under=WITHOUT_RIGHTS)
     path, agent_id = _kept(ended), ended.report["id"]
     assert "nested repository inner cannot be saved" in ended.report["kept"]
-    assert ended.report["way_out"] is None
+    moves = f"mv -T {path}/inner {path}.inner && ralph-wrap rm {agent_id}"
+    assert ended.report["way_out"] == moves
     refused = _rm(repo, agent_id)
-    assert (refused.status, refused.narration[-1]["hint"].split("\n")[0]) == (
-        5,
-        f"when this reason is gone: ralph-wrap rm {agent_id}",
-    )
+    assert (refused.status, refused.narration[-1]["hint"]) == (5, moves)
     assert path.exists()
+
+
+def test_a_nested_repository_can_be_moved_away(repo: Repo) -> None:
+    """By the printed command; then the worktree goes, and the repository has all of its files."""
+    agent = 'for name in inner \'deep/an inner\'; do git init -q "$name"; echo 1 > "$name/work"; done'
+    ended = run(repo.path, "-n", "1", "--", "sh", "-c", agent)
+    path = _kept(ended)
+    assert typed(ended.report["way_out"], repo.path).returncode == 0
+    assert not path.exists()
+    for name in ("inner", "deep-an inner"):
+        assert (path.with_name(f"{path.name}.{name}") / "work").read_text() == "1\n"
 
 
 @needs(CAPABILITY_DROPS)

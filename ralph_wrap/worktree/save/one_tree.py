@@ -265,6 +265,7 @@ def _look_at_files(saving: _Saving, apart: StoreApart, *, is_last: bool) -> _Fou
         named=named,
         stamps=walked.stamps,
         clones=nested.clones,
+        nested=tuple(nested.others),
     )
     return _Found(head, commits, picture, work)
 

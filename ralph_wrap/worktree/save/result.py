@@ -57,6 +57,7 @@ class SavedWork(NamedTuple):
             has to stay: it may have the last copy. Empty if every object was read back.
         clones: repositories in ignored directories without work of their own, which may go with it.
         detached: the number of commits below *branch* that were made on a detached HEAD.
+        nested: the paths of other repositories in it, which cannot be saved.
 
     """
 
@@ -74,6 +75,7 @@ class SavedWork(NamedTuple):
     damage: str = ""
     clones: tuple[str, ...] = ()
     detached: int = 0
+    nested: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
