@@ -230,9 +230,13 @@ def test_what_cannot_be_saved_is_kept(repo: Repo) -> None:
     error = swept.narration[-1]
     assert (error["level"], error["code"]) == ("error", "refused")
     assert error["message"] == f"{left.session}: {reason}"
-    assert error["hint"] == "nothing is lost: all unsaved work is still in the worktree"
     assert listing(left.worktree) == before
     assert left.report["kept"] == reason
+    aside = f"{left.worktree}.inner"
+    assert error["hint"] == f"mv -T {left.worktree}/inner {aside} && ralph-wrap rm {left.session[-4:]}"
+    environ = {**os.environ, "PATH": f"{Path(PROGRAM).parent}:{os.environ['PATH']}"}
+    subprocess.run(("sh", "-c", error["hint"]), cwd=repo.path, env=environ, check=True)
+    assert (left.worktree.exists(), Path(aside, ".git").is_dir()) == (False, True)
 
 
 def test_a_lost_commit_keeps_the_session_until_it_is_mended(repo: Repo) -> None:
