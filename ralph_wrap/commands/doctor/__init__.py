@@ -112,6 +112,7 @@ def _project_checks(
     if commit := repository.head:
         yield _run_check("filters", lambda: project_checks.filters(project, repository, commit))
     yield _run_check("disk", lambda: storage.disk(project))
+    yield _run_check("kept", lambda: storage.kept(project))
 
 
 def _run_check(name: str, check: Callable[[], DoctorCheck]) -> DoctorCheck:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
-from ralph_wrap.git import run_git
+from ralph_wrap.git import list_refs, run_git
 from ralph_wrap.state.project import WORKTREES, Project
+from ralph_wrap.system import files
 from ralph_wrap.system.text import readable_size
 
 _BLOCK = 512  # bytes, of st_blocks (stat(3type))
 _MEBIBYTE = 1 << 20
+_MUCH, _MANY = 5 << 30, 5000  # bytes and refs
 
 
 def kind(path: Path, table: Path = Path("/proc/self/mountinfo")) -> str:
@@ -89,6 +91,21 @@ def disk(project: Project) -> DoctorCheck:
             name, f"{file_system.f_favail} inodes left on {path}; {worktree_size}", why, "delete files there"
         )
     return fine(name, f"{readable_size(size)} left on {path}; {worktree_size}", why)
+
+
+def kept(project: Project) -> DoctorCheck:
+    """Say what ``.ralph`` and our refs take; a lot of either is worth a note."""
+    why = "records, logs, kept worktrees and snapshots stay until they are due"
+    size = 0
+    for path in files.files_below(project.root / WORKTREES.parent):
+        with contextlib.suppress(OSError):  # a session has just deleted it
+            size += path.lstat().st_blocks * _BLOCK
+    refs = len(list_refs(project.git, "refs/ralph/"))
+    held = f"{refs} ref{' of ours keeps' if refs == 1 else 's of ours keep'} commits"
+    found = f".ralph takes {readable_size(size)}, and {held}"
+    if size > _MUCH or refs > _MANY:
+        return noted("kept", found, why, "to see what is due: ralph-wrap clean --dry-run")
+    return fine("kept", found, why)
 
 
 def _need(project: Project) -> _SpaceNeeded:

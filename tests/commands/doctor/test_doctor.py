@@ -39,7 +39,7 @@ IN_THE_REPOSITORY = [
         "packs",
         "worktrees",
     ),
-    *("ignore rule", "committer", "filters", "disk"),
+    *("ignore rule", "committer", "filters", "disk", "kept"),
 ]
 
 OF_THE_MACHINE = ["subreaper", "bubblewrap", "Landlock", "mounts", "PID 1", "stop time-out"]

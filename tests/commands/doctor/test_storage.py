@@ -124,3 +124,18 @@ def test_a_disk_that_tells_no_size_is_not_called_full(tmp_path: Path, host: Path
         found = examine(make_repo(disk / "project").path, os.environ, host)
     verdict, said = verdict_of(found, "disk")
     assert (verdict, said.startswith("an unknown amount left on ")) == ("ok", True)
+
+
+# What it keeps
+
+
+def test_what_is_kept_is_said(repo: Repo, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bytes and refs; a lot is worth a note, and no failure."""
+    repo.write(".ralph/run/sessions/one/output.log", "x" * (2 << 20))
+    repo.git("update-ref", "refs/ralph/snapshots/aaaa/1", repo.head)
+    found = examine(repo.path, os.environ, host)
+    assert verdict_of(found, "kept") == ("ok", ".ralph takes 2.0 MiB, and 1 ref of ours keeps commits")
+    monkeypatch.setattr(storage, "_MUCH", 1 << 20)
+    found = examine(repo.path, os.environ, host)
+    assert checked(found, "kept").fix == "to see what is due: ralph-wrap clean --dry-run"
+    assert failing(found) == []
