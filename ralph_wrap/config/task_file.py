@@ -25,6 +25,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from markdown_it import MarkdownIt
+
 from ralph_wrap.config import prompt_file
 from ralph_wrap.errors import NotFoundError, UsageError
 from ralph_wrap.system.document import from_json
@@ -44,9 +46,7 @@ _DIGITS = 12  # of a key
 _ITEM = r"( *)(?:[-*+]|\d{1,9}[.)])"
 _TASK = re.compile(_ITEM + r" +\[([ xX])\](?: +(.*))?")
 _NO_TASK = re.compile(_ITEM + r" *\[[ xX]?\](?![(\[:])")
-_BLOCK = re.compile(r" {0,3}(?:#{1,6}(?: |$)|[-*+] |\d{1,9}[.)] |>|```|~~~|<|(?:[-*_] *){3,}$)")
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")  # what JSON can name, but no argument can hold
-_FENCE = re.compile(r" *(`{3,}|~{3,})")
 
 
 class Task(NamedTuple):
@@ -187,64 +187,34 @@ def _check(fields: Any, position: str) -> None:
 
 
 def _markdown_tasks(lines: list[str], name: str) -> Iterator[Task]:
-    number = 0
-    while number < len(lines):
-        line = lines[number].expandtabs(_TAB)
-        if end := _end_of_aside(lines, number):
-            number = end
-        elif found := _TASK.fullmatch(line.rstrip()):
-            number += 1
+    """Return the items that have a box, unless they are in the detail of another one.
+
+    What is an item, and where it ends, CommonMark says: https://spec.commonmark.org/0.31.2/#list-items
+    """
+    # A single carriage return would end a line for the parser, and move the numbers of all others.
+    tokens = MarkdownIt("commonmark").parse("\n".join(lines).replace("\r", " "))
+    end = 0  # the line after the last task
+    for token in tokens:
+        if token.map is None or token.map[0] < end:
+            continue
+        start = token.map[0]
+        line = lines[start].expandtabs(_TAB).rstrip()
+        if token.type == "list_item_open" and (found := _TASK.fullmatch(line)):
             title = (found[3] or "").strip()
             if not title:
-                raise UsageError(f"{name}:{number}: the task has no title", _MARKDOWN_SHAPE)
-            end = _end_of_detail(lines, number, len(found[1]))
-            detail = _detail(lines[number:end])
-            model = _MODEL.match(detail)
-            rest = detail[model.end() :] if model else detail
-            yield Task("", title, rest, number, found[2] != " ", model[1] if model else "")
-            number = end
-        elif _NO_TASK.match(line):
-            raise UsageError(f"{name}:{number + 1}: this is no task", _MARKDOWN_SHAPE)
-        else:
-            number += 1
+                raise UsageError(f"{name}:{start + 1}: the task has no title", _MARKDOWN_SHAPE)
+            end = token.map[1]
+            yield Task("", title, _detail(lines[start + 1 : end]), start + 1, found[2] != " ")
+        elif token.type in {"inline", "code_block"}:
+            _require_no_box(lines, range(*token.map), name)
 
 
-def _end_of_aside(lines: list[str], start: int) -> int:
-    """Return the index after a block of code or a comment; 0 if none begins at a line.
-
-    Without an end it goes on to the end of the file (CommonMark).
-    """
-    if lines[start].lstrip().startswith("<!--"):
-        return next((end + 1 for end in range(start, len(lines)) if "-->" in lines[end]), len(lines))
-    if fence := _FENCE.match(lines[start].expandtabs(_TAB)):
-        closing = re.compile(rf" *{fence[1][0]}{{{len(fence[1])},}} *")
-        ends = (end for end in range(start + 1, len(lines)) if closing.fullmatch(lines[end]))
-        return next(ends, len(lines) - 1) + 1
-    return 0
-
-
-def _end_of_detail(lines: list[str], start: int, indent: int) -> int:
-    """Return the index after the lines that belong to a task.
-
-    Arguments:
-        lines: of the file.
-        start: index of the line after its title.
-        indent: columns before its list mark. What has more of them belongs to the task. So does the next line
-            of the same paragraph, which needs no indentation (CommonMark).
-
-    """
-    end = start
-    in_paragraph = True
-    for number in range(start, len(lines)):
+def _require_no_box(lines: list[str], prose: Iterable[int], name: str) -> None:
+    """Check that no line of prose or of indented code looks like a task: the user would miss it later."""
+    for number in prose:
         line = lines[number].expandtabs(_TAB)
-        if not line.strip():
-            in_paragraph = False
-        elif len(line) - len(line.lstrip()) > indent or (in_paragraph and not _BLOCK.match(line)):
-            in_paragraph = not _BLOCK.match(line)
-            end = number + 1
-        else:
-            break
-    return end
+        if _NO_TASK.match(line) or _TASK.fullmatch(line.rstrip()):
+            raise UsageError(f"{name}:{number + 1}: this is no task", _MARKDOWN_SHAPE)
 
 
 def _detail(lines: list[str]) -> str:
