@@ -20,6 +20,10 @@ _COMMAND = re.compile(
     rf"\bralph-wrap (?:(?:worktree|config) )?(?!{_VERBS_ELSEWHERE})[a-z]+|\bgit(?= (?:{_GIT_VERBS})\b)"
 )
 
+# rich loads its table of widths for the first letter that is not plain. By then root may have become the
+# owner of a project, who perhaps cannot read where Python stands.
+cell_len("\u2026")
+
 
 def cells(text: str) -> int:
     """Return how many columns of a terminal a text takes."""
