@@ -114,6 +114,7 @@ FILES = {
     f"{RUN}/landing-<n>.json": "The note of a killed merge that is not yours, or cannot be read.",
     "app.git.ralph/": "Beside a bare repository `app.git`: it holds `.ralph/`.",
     ".git/objects/ralph-wrap-save-*": "What a save stores, until it is one pack in `pack/`.",
+    ".git/ralph-wrap-aside/": "What `audit --undo` has taken away, so that an undo can be undone.",
 }
 """The files below the project root."""
 
