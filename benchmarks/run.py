@@ -1,4 +1,4 @@
-"""Measure what is claimed, side by side with bare git: `run.py [start|many|review|web|session|end]`.
+"""Measure what is claimed, side by side with bare git: `run.py [start|many|review|web|session|...]`.
 
 The exit status is 1 when a limit is missed.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import end
+import iteration
 import many
 import review
 import session
@@ -36,6 +37,7 @@ CLAIMS = {
     "review": review.measure,
     "web": web.measure,
     "session": session.measure,
+    "iteration": iteration.measure,
     "end": end.measure,
 }
 

@@ -92,6 +92,8 @@ FILES = {
     f"{RUN}/agents/<id>.lock": "Its lock, which the kernel frees when the session dies.",
     f"{RUN}/sessions/<session>/agent.lock": "A lock that the processes of the agent inherit.",
     f"{RUN}/sessions/<session>/events.jsonl": "The event log: one JSON object per line.",
+    f"{RUN}/sessions/<session>/index": "What the worktree had at the end of the last iteration; gone after "
+    "the session, and so is the copy of the agent's index beside it, `index-staged`.",
     f"{RUN}/sessions/<session>/output.log": "The agent's output, unchanged.",
     f"{RUN}/sessions/<session>/record.json": "The record of a finished session.",
     f"{RUN}/sessions/<session>/report.json": "How the session ended; see [JSON](json.md#reportjson).",

@@ -73,7 +73,7 @@ def count_ignored(project: Project, entry: SessionEntry) -> int | None:
         if tree is None:
             return None
         ignored = status_of(tree.git(project.git)).ignored
-        return walk(tree.path, (), tree.registration / "index").count_below(ignored)
+        return walk(tree.path, ()).count_below(ignored)
     except (RalphError, OSError):
         return None
 

@@ -294,7 +294,9 @@ def _how_to_start(
     env = {
         **immune_environment(git, os.fspath(arguments[0])),
         "GIT_TERMINAL_PROMPT": "0",
-        "GIT_OPTIONAL_LOCKS": "0",
+        # An index of our own git may refresh and write. Nobody else does, and until then git reads the
+        # content of each file again that is not older than the index (https://git-scm.com/docs/racy-git).
+        "GIT_OPTIONAL_LOCKS": "0" if git.index_file is None else "1",
         "GIT_EDITOR": "false",
         "GIT_PROGRESS_DELAY": "1",
         "LC_ALL": "C",

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-from ralph_wrap.git.command import DURABLE, Git, decode, decode_lines, finish_git, run_git, start_git
-from ralph_wrap.system import files
-from ralph_wrap.system.process import RunningCommand
+from ralph_wrap.git.command import DURABLE, Git, decode, decode_lines, run_git
 
 GITLINK = "160000"
 """The file mode of a submodule's commit."""
 
 _LISTING = ("ls-files", "-v", "-s", "-z")
-_LARGEST = 64 << 20  # bytes of an index
-_VERSION_2 = b"DIRC\0\0\0\2"
-_CACHED_TREE = (
-    rb"TREE.{4}\0\d+ \d+\n(.{20})"  # the first extension; without a number of entries it is invalid
-)
-_HEADER, _CHECKSUM = 12, 20  # bytes
-_MODE, _FLAGS, _NAME = 26, 60, 62  # positions in an entry: the type of a file, its flags, its path
-_GITLINK_BYTE = 0xE0
-_GITLINK_MODE = b"\0\0\xe0\0"
-_ASSUMED = 0x40  # the two highest flags: assume unchanged, and extended, which version 2 cannot have
-_LONG_NAME = 0xFFF
 _SUBMODULE = re.compile(rb"(?:\A|\0)(.) %s ([0-9a-f]+) \d\t([^\0]+)" % GITLINK.encode())
 _HIDDEN = re.compile(rb"(?:\A|\0)([a-zS]) \d+ [0-9a-f]+ \d\t([^\0]+)")
 
@@ -87,109 +73,48 @@ class IndexListing(NamedTuple):
 
 
 def list_index(git: Git) -> IndexListing:
-    """Return the submodules and hidden files in the index; other files may be left out.
+    """Return the entries of the index.
 
     Raises:
         GitError: git cannot read it.
 
     """
-    if git.git_dir is not None and _is_ordinary(git.index_file or git.git_dir / "index"):
-        return IndexListing(b"")
     return IndexListing(run_git(git, *_LISTING).stdout)
 
 
 def submodules_in(git: Git) -> list[SubmoduleEntry]:
-    """Return the submodules in the index; an index without any costs no process of git.
+    """Return the submodules in the index.
 
     Raises:
         GitError: git cannot read it.
 
     """
-    if git.git_dir is not None and _has_no_gitlink(git.index_file or git.git_dir / "index"):
-        return []
     return [*list_index(git).submodules()]
-
-
-def _has_no_gitlink(path: Path) -> bool:
-    """Return whether the mode of a submodule is certainly nowhere in an index (gitformat-index(5)).
-
-    No version of the format compresses the modes. A split index has its entries in another file.
-    """
-    try:
-        content = files.read(path, _LARGEST)
-    except OSError:
-        return False
-    return _GITLINK_MODE not in content and b"link" not in content
-
-
-def cached_tree(path: Path) -> str | None:
-    """Return the tree that an index is, ``None`` if only git knows it (gitformat-index(5): Cache tree).
-
-    Git keeps it there after a checkout or a commit, and believes it, until an entry of the index changes.
-    """
-    found = re.match(_CACHED_TREE, _extensions(path) or b"", re.DOTALL)
-    return None if found is None else found[1].hex()
-
-
-def _is_ordinary(path: Path) -> bool:
-    """Return whether an index certainly has no submodule and no hidden file."""
-    extensions = _extensions(path)
-    # A split index has its entries in another file, and a sparse one has directories.
-    return extensions is not None and b"link" not in extensions and b"sdir" not in extensions
-
-
-def _extensions(path: Path) -> bytes | None:
-    """Return what follows the entries of an index without submodules and hidden files (gitformat-index(5)).
-
-    Git writes version 2, unless *skip worktree* hides a file or a configuration wants another version. This
-    function reads version 2 in less time than git starts. It knows SHA-1 alone, and leaves all else to git.
-
-    Returns:
-        ``None`` if there is such a file, or if only git can read the index.
-
-    """
-    try:
-        content = files.read(path, _LARGEST)
-    except OSError:
-        return None
-    if content[:8] != _VERSION_2:
-        return None
-    at = _HEADER
-    for _ in range(int.from_bytes(content[8:_HEADER])):
-        flags = content[at + _FLAGS : at + _NAME]
-        if len(flags) < _NAME - _FLAGS or flags[0] >= _ASSUMED or content[at + _MODE] == _GITLINK_BYTE:
-            return None
-        length = (flags[0] & 0xF) << 8 | flags[1]
-        if length == _LONG_NAME:
-            return None
-        at += ((_NAME + length) // 8 + 1) * 8  # one to eight zeros end a name
-    return content[at:-_CHECKSUM] if len(content) >= at + _CHECKSUM else None
 
 
 def write_tree(git: Git) -> str:
     """Store the index as a tree and return its id.
 
     Raises:
-        GitError: the index has conflicts.
+        GitError: the index has conflicts, or the repository lacks one of its objects.
 
     """
-    with start_to_write_tree(git) as running:
-        return written_tree(running)
+    return decode_lines(run_git(git, "write-tree", config=DURABLE).stdout)[0]
 
 
-def start_to_write_tree(git: Git) -> RunningCommand:
-    """Start what :func:`write_tree` does; :func:`written_tree` waits for it."""
-    return start_git(git, "write-tree", config=DURABLE)
+def lacking(git: Git, before: str, after: str) -> list[str]:
+    """Return the paths of a tree that another tree does not have.
 
-
-def written_tree(running: RunningCommand) -> str:
-    """Wait for :func:`start_to_write_tree`, and return the id of the tree.
+    Arguments:
+        before: the other tree.
+        after: the tree.
 
     Raises:
-        GitError: the index has conflicts.
+        GitError: one of them cannot be read.
 
     """
-    return decode_lines(finish_git(running, "write-tree").stdout)[0]
+    options = ("-r", "-z", "--name-only", "--no-renames", "--diff-filter=A")
+    return decode(run_git(git, "diff-tree", *options, before, after).stdout).split("\0")[:-1]
 
 
 def is_staged(git: Git) -> bool:

@@ -69,8 +69,11 @@ def store_of(git: Git) -> ObjectStore:
         GitError: git finds no repository.
 
     """
-    found = decode(run_git(git, "rev-parse", "--git-path", "shallow").stdout).removesuffix("\n")
-    shallow = git.cwd / found
+    if git.common_dir is not None:
+        shallow = git.common_dir / "shallow"
+    else:
+        found = decode(run_git(git, "rev-parse", "--git-path", "shallow").stdout).removesuffix("\n")
+        shallow = git.cwd / found
     # In a safe copy of the common directory, both are links into the repository, and its file may be missing.
     objects = git.objects or Path(os.path.realpath(shallow.with_name("objects")))
     return ObjectStore(objects, Path(os.path.realpath(shallow)))

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git.command import DURABLE, Git, decode, run_git, start_git
-from ralph_wrap.git.index import encode_paths, submodules_in
+from ralph_wrap.git.index import GITLINK, encode_paths, submodules_in
 from ralph_wrap.system import process
 
-# With this configuration git could take a changed file for an unchanged one, or stop `add` half way.
-_SUSPICIOUS = (
+# With another configuration git could take a changed file for an unchanged one, or stop `add` half way.
+STRICT = (
     *("-c", "core.trustctime=true"),
     *("-c", "core.checkStat=default"),
     *("-c", "core.untrackedCache=false"),
@@ -23,6 +23,7 @@ _SUSPICIOUS = (
     *("-c", "advice.addEmbeddedRepo=false"),
     *("-c", "add.ignoreErrors=true"),
 )
+"""The configuration with which git sees each change of a file."""
 
 
 # With "none", git would start another git in each submodule, which obeys the configuration there.
@@ -33,19 +34,28 @@ class Status(NamedTuple):
     """The result of ``git status``: paths relative to the top level, a trailing slash marks a directory.
 
     Attributes:
+        head: the commit at HEAD; ``None`` before the first one.
+        branch: short name of the branch that is checked out; ``None`` at a detached HEAD. Of a ref outside of
+            ``refs/heads/`` it is the full name.
         changed: tracked paths that differ between HEAD, index and disk.
         unstaged: those of *changed* in which the disk differs from the index.
         unmerged: those of *changed* with conflicts.
+        removed: those of *changed* that HEAD has and the index lacks.
+        submodules: those of *changed* that are submodules in HEAD, index or disk.
         untracked: paths that are not in the index and not ignored.
         ignored: ignored paths; an ignored directory is one path.
 
     """
 
-    changed: tuple[str, ...]
-    unstaged: tuple[str, ...]
-    unmerged: tuple[str, ...]
-    untracked: tuple[str, ...]
-    ignored: tuple[str, ...]
+    head: str | None = None
+    branch: str | None = None
+    changed: tuple[str, ...] = ()
+    unstaged: tuple[str, ...] = ()
+    unmerged: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    submodules: tuple[str, ...] = ()
+    untracked: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     @property
     def nested(self) -> tuple[str, ...]:
@@ -53,56 +63,75 @@ class Status(NamedTuple):
         return tuple(path.rstrip("/") for path in self.untracked if path.endswith("/"))
 
     @property
+    def new(self) -> tuple[str, ...]:
+        """Untracked files."""
+        return tuple(path for path in self.untracked if not path.endswith("/"))
+
+    @property
     def clean(self) -> bool:
         """Nothing changed, staged or untracked."""
         return not self.changed and not self.untracked
 
 
-def start_status(git: Git) -> process.RunningCommand:
+def start_status(git: Git, *, ignored: bool = True) -> process.RunningCommand:
     """Start ``git status`` for all paths: each untracked file, and each ignored directory as one path.
 
     A submodule has changed if it is at another commit. :mod:`ralph_wrap.git.safe.submodules` looks into it.
+
+    Arguments:
+        ignored: list ignored paths, too.
+
     """
-    return start_git(
-        git,
-        "status",
-        "--porcelain=v1",
-        "-z",
-        "--untracked-files=all",
-        "--ignored=matching",
-        _NOT_INSIDE,
-        config=_SUSPICIOUS,
-    )
-
-
-def parse_status(output: bytes) -> Status:
-    """Parse ``git status --porcelain=v1 -z``, no renames (git-status(1), *Porcelain Format Version 1*)."""
-    entries = [(entry[:2], entry[3:]) for entry in decode(output).split("\0")[:-1]]
-    changed = [(kind, path) for kind, path in entries if kind not in {"??", "!!"}]
-    return Status(
-        changed=tuple(path for _, path in changed),
-        unstaged=tuple(path for kind, path in changed if kind[1] != " "),
-        unmerged=tuple(path for kind, path in changed if "U" in kind or kind in {"AA", "DD"}),
-        untracked=tuple(path for kind, path in entries if kind == "??"),
-        ignored=tuple(path for kind, path in entries if kind == "!!"),
-    )
-
-
-def start_entries(git: Git) -> process.RunningCommand:
-    """Start ``git status`` for all files but ignored ones (see :func:`parse_entries`)."""
     return start_git(
         git,
         "status",
         "--porcelain=v2",
         "-z",
+        "--branch",
+        "--no-ahead-behind",
         "--untracked-files=all",
+        *(("--ignored=matching",) if ignored else ()),
         _NOT_INSIDE,
-        config=_SUSPICIOUS,
+        config=STRICT,
+    )
+
+
+def parse_status(output: bytes) -> Status:
+    """Parse ``git status --porcelain=v2 --branch -z`` (git-status(1), *Porcelain Format Version 2*)."""
+    headers: dict[str, str] = {}
+    changed: dict[str, tuple[str, ...]] = {}  # letters, submodule, modes
+    untracked, ignored = list[str](), list[str]()
+    for entry in decode(output).split("\0")[:-1]:
+        kind, _, rest = entry.partition(" ")
+        if kind == "#":
+            name, _, value = rest.partition(" ")
+            headers[name] = value
+        elif kind == "1":
+            letters, inner, *modes, _, _, path = rest.split(" ", 7)
+            changed[path] = (kind, letters, inner, *modes)
+        elif kind == "u":
+            letters, inner, *modes, _, _, _, path = rest.split(" ", 9)
+            changed[path] = (kind, letters, inner, *modes)
+        elif kind == "?":
+            untracked.append(rest)
+        elif kind == "!":
+            ignored.append(rest)
+    head, branch = headers.get("branch.oid"), headers.get("branch.head")
+    return Status(
+        head=None if head == "(initial)" else head,
+        branch=None if branch == "(detached)" else branch,
+        changed=tuple(changed),
+        unstaged=tuple(path for path, found in changed.items() if found[1][1] != "."),
+        unmerged=tuple(path for path, found in changed.items() if found[0] == "u"),
+        removed=tuple(path for path, found in changed.items() if found[1][0] == "D"),
+        submodules=tuple(path for path, found in changed.items() if GITLINK in found),
+        untracked=tuple(untracked),
+        ignored=tuple(ignored),
     )
 
 
 def parse_entries(output: bytes) -> dict[str, str]:
-    """Parse ``git status --porcelain=v2 -z``, no renames (git-status(1), *Porcelain Format Version 2*).
+    """Parse the changed and the untracked files of the same output, for a comparison with a later one.
 
     Returns:
         For each path the letters, modes and object ids of index and disk, but not those of HEAD. An untracked
@@ -147,16 +176,19 @@ def stage_all(git: Git, exclude: Iterable[str]) -> GitError | None:
 def stage_paths(git: Git, paths: Iterable[str]) -> GitError | None:
     """Put the state of some files into the index; a deleted file leaves the index.
 
+    Git stops at the first one that it cannot add, and then adds none.
+
     Returns:
-        The error, if some files could not be added; perhaps none was added.
+        The error, if there is such a file.
 
     """
-    return _tried(git, "update-index", "--add", "--remove", "-z", "--stdin", stdin=encode_paths(paths))
+    options = ("--add", "--remove", "--replace", "-z", "--stdin")
+    return _tried(git, "update-index", *options, stdin=encode_paths(paths))
 
 
 def _tried(git: Git, *arguments: str, stdin: bytes | None = None) -> GitError | None:
     try:
-        run_git(git, *arguments, config=(*_SUSPICIOUS, *DURABLE), stdin=stdin)
+        run_git(git, *arguments, config=(*STRICT, *DURABLE), stdin=stdin)
     except GitError as error:
         return error
     return None

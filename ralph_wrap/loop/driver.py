@@ -124,7 +124,7 @@ class Driver:
         state = LoopState()
         before = ""
         if (settings.max_stalls or settings.verify_each) and not self._ended_early(status):
-            before = pristine or self._context.fingerprint()
+            before = pristine or self._context.look()
         while True:
             if ended := (
                 self._wait_for_room(status)
@@ -158,10 +158,10 @@ class Driver:
         """Run one iteration, and compare the workspace if its changes matter for the decision.
 
         Arguments:
-            before: the fingerprint of the workspace before the iteration; empty if none is needed.
+            before: the state of the workspace before the iteration; empty if none is needed.
 
         Returns:
-            The result, and the new fingerprint; empty if it was not computed.
+            The result, and the new state; empty if nobody has looked.
 
         """
         self._context.begin(number)
@@ -177,9 +177,15 @@ class Driver:
         )
         now = ""
         if before and self._matters(number, iteration):
-            now = self._context.fingerprint()
+            now = self._look()
             iteration = iteration._replace(changed=now != before if now else None)
         return self._through_gate(number, iteration, now) if gate else (iteration, now)
+
+    def _look(self) -> str:
+        """Look at the workspace, and outside beside it."""
+        if self._settings.on_leak is OnLeak.REPORT:
+            self._context.begin_to_look_outside()
+        return self._context.look()
 
     def _matters(self, number: int, iteration: Iteration) -> bool:
         """Return whether it matters what the iteration has changed."""
@@ -205,7 +211,7 @@ class Driver:
         self._progress.add(gate.summary)
         iteration = iteration._replace(last=iteration.last or self._requests.look_now() is not None)
         ends = iteration.last or iteration.done
-        return iteration, self._context.fingerprint() if now and not ends else ""
+        return iteration, self._look() if now and not ends else ""
 
     def _ended_early(self, status: int) -> LoopResult | None:
         """Return the result of the loop if it must end before the next iteration, else ``None``."""

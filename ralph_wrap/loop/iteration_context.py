@@ -22,15 +22,16 @@ class IterationContext(NamedTuple):
         isolated: *cwd* is in a worktree.
         environ: the environment of the agent.
         requests: the requests to stop the session.
-        fingerprint: returns a text that differs between states of the workspace; empty if it is unknown.
-        pristine: the fingerprint of the new workspace, if it is known.
+        look: returns a text that differs between states of the workspace; empty if it is unknown.
+        pristine: this text for the new workspace, if it is known.
         begin: called before each iteration with its number.
         spawned: called after each start of an agent.
         process_tree: the processes that the agent has started.
         end_leftovers: ends these processes; the argument is the grace in seconds. They already got a signal.
-        hand_over: saves the uncommitted work of an iteration. The arguments are its number, the fingerprint
-            if it is known, and whether the iteration is final, that is, will not be repeated. Returns the new
-            fingerprint, empty if it has not changed.
+        hand_over: saves the uncommitted work of an iteration. The arguments are its number, the text of
+            *look* if it is known, and whether the iteration is final, that is, will not be repeated. Returns
+            the new text, empty if it has not changed.
+        begin_to_look_outside: starts *look_outside*, which then waits for the rest alone.
         look_outside: logs changes outside the workspace since the last call, and returns whether there are
             any. The argument is the phase for the message.
         mend: repairs what the agent has broken of its worktree, and returns whether git works there.
@@ -49,13 +50,14 @@ class IterationContext(NamedTuple):
     isolated: bool
     environ: Mapping[str, str]
     requests: StopRequests
-    fingerprint: Callable[[], str]
+    look: Callable[[], str]
     pristine: str
     begin: Callable[[int], None]
     spawned: Callable[[], None]
     process_tree: ProcessTree
     end_leftovers: Callable[[float], object]
     hand_over: Callable[[int, str, bool], str]
+    begin_to_look_outside: Callable[[], object]
     look_outside: Callable[[str], bool]
     beat: Callable[[], float]
     mend: Callable[[], bool] = lambda: True

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from ralph_wrap.errors import GitError
 from ralph_wrap.loop import Driver, IterationContext, LoopResult, OutputListener
 from ralph_wrap.session.agent_environment import agent_environment, port_of
 from ralph_wrap.session.checkpoint import Checkpoint
@@ -24,8 +23,7 @@ from ralph_wrap.system.process import ProcessGroup, ProcessSpec
 from ralph_wrap.system.process_tree import ProcessTree
 from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import command
-from ralph_wrap.worktree import fingerprints
-from ralph_wrap.worktree.create.replica import refresh
+from ralph_wrap.worktree.save import fingerprints
 
 log = get_logger()
 
@@ -123,13 +121,14 @@ class AgentLoop:
                 self._context, workspace, self._claim.record.port or port_of(self._context)
             ),
             requests=requests,
-            fingerprint=self._fingerprint,
+            look=self._look,
             pristine=_pristine(workspace),
             begin=self._begin,
             spawned=self._note_agent,
             end_leftovers=lambda grace: self._end_processes(grace, signalled=True),
             process_tree=self._process_tree,
             hand_over=self._checkpoint.after,
+            begin_to_look_outside=workspace.begin_to_look_outside,
             look_outside=workspace.look_outside,
             mend=lambda: workspace.tree is None or self._context.end.mend(workspace.tree),
             start=start,
@@ -137,15 +136,12 @@ class AgentLoop:
             without_room=self._checkpoint.without_room,
         )
 
-    def _fingerprint(self) -> str:
-        tree = self._workspace.tree
-        git = self._workspace.git(self._context.project)  # anew: an agent may have replaced a link
-        try:
-            if tree is not None:
-                refresh(tree, self._context.keeping.git)
-        except (GitError, OSError):
-            return ""
-        return fingerprints.fingerprint(git, self._workspace.path, tree.copies if tree else None)
+    def _look(self) -> str:
+        """Return a text that differs between states of the workspace; empty if the state is unknown."""
+        if self._workspace.tree is not None:
+            return self._checkpoint.look()
+        # The project is the user's: no object of ours comes into its repository.
+        return fingerprints.fingerprint(self._workspace.git(self._context.project), self._workspace.path)
 
     def _begin(self, number: int) -> None:
         self._files.restore()

@@ -12,19 +12,19 @@ from ralph_wrap.git.remote import push_addresses
 from ralph_wrap.session.clone_end import CloneEnd
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.lost_snapshots import drop_lost
+from ralph_wrap.session.own_files import OwnFiles
 from ralph_wrap.session.remote.mirror import Mirror
 from ralph_wrap.session.remote.push import BranchPush
 from ralph_wrap.session.thin_snapshots import thin
 from ralph_wrap.state.project import repository_of
-from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.disk import first_full
 from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.process_tree import ProcessTree
-from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.model import LinkedWorktree
-from ralph_wrap.worktree.save.checkpoint import Snapshot, commit_all, has_no_other_work, snapshot
+from ralph_wrap.worktree.save.checkpoint import Snapshot, Snapshots, commit_all
+from ralph_wrap.worktree.save.private_index import WorktreeState
 from ralph_wrap.worktree.thinning import superseded
 
 log = get_logger()
@@ -54,6 +54,7 @@ class Checkpoint:
         context: of the session.
         tree: its worktree; without one nothing is saved, because the project root belongs to the user.
         process_tree: the processes that the agent has started; our pushes are not among them.
+        own_files: of the session; its index is one of them.
         mirror: keeps the session on a remote; ``None`` without one.
 
     """
@@ -63,10 +64,22 @@ class Checkpoint:
         context: SessionContext,
         tree: LinkedWorktree | None,
         process_tree: ProcessTree,
+        own_files: OwnFiles,
         mirror: Mirror | None = None,
     ) -> None:
         self._tree = tree
         self._git = context.keeping.git
+        self._own_files = own_files
+        self._state: WorktreeState | None = None  # at the last look; ``None`` if that is too long ago
+        self._snapshots = None
+        if tree is not None:
+            self._snapshots = Snapshots(
+                tree,
+                self._git._replace(cancel=context.cancel),
+                own_files.directory,
+                agent_id=context.record.id,
+                session=context.record.session,
+            )
         self._mirror = mirror
         if mirror is not None:
             mirror.spare = process_tree.spare
@@ -77,7 +90,7 @@ class Checkpoint:
         self._failure = ""  # why the last snapshot failed: a reason that stays is said once
         self._unkept = 0  # iterations in a row that could not be kept, because a disk is full
         self._cancel = context.cancel
-        self._state = ""  # the fingerprint of the worktree at the last beat
+        self._at_beat: WorktreeState | None = None  # the state of the worktree at the last beat
         self._record = context.record
         self._commits = context.settings.commit_each
         if self._commits and tree is not None and tree.clone:
@@ -101,22 +114,43 @@ class Checkpoint:
                 spare=process_tree.spare,
             )
 
+    def look(self) -> str:
+        """Look at the worktree.
+
+        Returns:
+            A text that differs between states; empty if the state is unknown, or if a signal came.
+
+        """
+        self._state = None
+        try:
+            self._state = self._look()
+        except (GitError, OSError):
+            return ""
+        return self._state.text if self._state else ""
+
+    def _look(self) -> WorktreeState | None:
+        if self._tree is None or self._snapshots is None:
+            return None
+        self._own_files.restore()
+        refresh(self._tree, self._git)
+        return self._snapshots.look()
+
     def after(self, number: int, state: str, ended: bool) -> str:
         """Save the work of an iteration as far as possible; a failure does not end the loop.
 
         Arguments:
-            state: the fingerprint of the worktree, if it is known.
+            state: what :meth:`look` has returned since the end of the iteration; empty if nobody has looked.
             ended: the iteration will not be repeated.
 
         Returns:
-            The new fingerprint of the worktree, empty if it is unchanged or unknown.
+            The new state of the worktree, empty if it is unchanged or unknown.
 
         """
-        if self._tree is None:
+        if self._tree is None or self._snapshots is None:
             return ""
-        if self._clone is not None and not self._refresh(self._tree, number):
-            return ""
-        state = self._keep(self._tree, number, state, ended=ended)
+        if not state:
+            self._state = None
+        state = self._keep(self._tree, self._snapshots, number, state, ended=ended)
         if self._clone is not None:
             self._bring_out(self._clone, number)
         if self._push is not None:
@@ -166,10 +200,8 @@ class Checkpoint:
             log.warning("push.failed", f"the branch was not pushed: {error}")
 
     def _snapshot_while_running(self, tree: LinkedWorktree, number: int) -> None:
-        if self._clone is None:
-            self._snapshot_if_changed(tree, number)
-        elif self._refresh(tree, number):
-            self._snapshot_if_changed(tree, number)
+        self._snapshot_if_changed(tree, number)
+        if self._clone is not None:
             self._bring_out(self._clone, number)
 
     def _refresh(self, tree: LinkedWorktree, number: int) -> bool:
@@ -201,20 +233,40 @@ class Checkpoint:
         if self._push is not None:
             self._push.finish(cancel)
 
-    def _keep(self, tree: LinkedWorktree, number: int, state: str, *, ended: bool) -> str:
-        before = state
-        if self._commits and ended and not fingerprints.is_pristine(state) and self._commit(tree, number):
-            # A submodule may still be dirty.
-            state = self._fingerprint(tree, self._git)
-        if fingerprints.is_pristine(state) and self._has_no_other_work(tree, state):
-            self._work, self._lacking, self._unkept = "", "", 0
-            log.event("iteration.kept", iteration=number, head=state, snapshot=None)
-        else:
-            self._snapshot(tree, number)
-        return "" if state == before else state
+    def _keep(
+        self, tree: LinkedWorktree, snapshots: Snapshots, number: int, text: str, *, ended: bool
+    ) -> str:
+        state, self._state = self._state, None
+        if self._commits and ended and not (state and state.is_clean) and self._commit(tree, number):
+            state = None
+        try:
+            state = state or self._look()
+            assert state is not None  # there is a worktree
+            kept = snapshots.take(state, number)
+        except (GitError, OSError) as error:
+            if not self._cancel.requested:  # the end of the session saves the work
+                self._log_failure(number, error)
+            return ""
+        self._failure, self._unkept = "", 0
+        if snapshots.may_be_lost():
+            drop_lost(tree, self._git, self._record.id, kept.head)
+        self._work, self._lacking = kept.ref or "", "; ".join(kept.problems)
+        log.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)
+        if problems := [*kept.problems, *kept.in_submodules]:
+            log.event("snapshot.incomplete", iteration=number, problems=problems)
+        if kept.ref is not None and number % _THIN_EVERY == 0 and not tree.clone:
+            thin(tree, self._git, self._record, superseded)
+        return "" if state.text == text else state.text
 
-    def _fingerprint(self, tree: LinkedWorktree, git: Git) -> str:
-        return fingerprints.fingerprint(tree.git(git), tree.path, tree.copies)
+    def _log_failure(self, number: int, error: GitError | OSError) -> None:
+        if str(error) == self._failure:
+            log.event("snapshot.failed", iteration=number, reason=str(error))
+        else:
+            log.warning(
+                "snapshot.failed", f"no snapshot of the uncommitted work of iteration {number}: {error}"
+            )
+        self._lacking, self._failure = f"no snapshot of iteration {number}: {error}", str(error)
+        self._count_unkept()
 
     def _commit(self, tree: LinkedWorktree, number: int) -> bool:
         message = f"Iteration {number}\n\nCommitted at its end, in session {self._record.session}.\n"
@@ -224,62 +276,40 @@ class Checkpoint:
             log.warning("iteration.not_committed", f"iteration {number} is not committed: {error}")
         return False
 
-    def _has_no_other_work(self, tree: LinkedWorktree, head: str) -> bool:
-        try:
-            return has_no_other_work(tree, self._git, head)
-        except (GitError, OSError):
-            return False  # the snapshot will log the reason
-
-    def _snapshot(self, tree: LinkedWorktree, number: int) -> None:
-        record = self._record
-        try:
-            kept = _take(tree, self._git, record, number)
-        except (GitError, OSError) as error:
-            text = f"no snapshot of the uncommitted work of iteration {number}: {error}"
-            if str(error) == self._failure:
-                log.event("snapshot.failed", iteration=number, reason=str(error))
-            else:
-                log.warning("snapshot.failed", text)
-            self._lacking, self._failure = f"no snapshot of iteration {number}: {error}", str(error)
-            self._count_unkept()
-            return
-        self._failure, self._unkept = "", 0
-        drop_lost(tree, self._git, record.id, kept.head)
-        self._work, self._lacking = kept.ref or "", "; ".join(kept.problems)
-        log.event("iteration.kept", iteration=number, head=kept.head, snapshot=kept.ref)
-        if problems := [*kept.problems, *kept.in_submodules]:
-            log.event("snapshot.incomplete", iteration=number, problems=problems)
-        if number % _THIN_EVERY == 0 and not tree.clone:
-            thin(tree, self._git, record, superseded)
-
     def _snapshot_if_changed(self, tree: LinkedWorktree, number: int) -> None:
         """Keep the uncommitted work in the middle of an iteration; the agent may write meanwhile.
 
         A signal ends this: the end of the session saves the work.
         """
-        git = self._git._replace(cancel=self._cancel)
-        state = self._fingerprint(tree, git)
-        if state and state == self._state:
-            return
         try:
-            kept = _consistent_snapshot(tree, git, self._record, number)
+            state, kept = self._take_consistent(tree, number)
+            if kept is None:
+                return
             if self._mirror is not None:
-                self._mirror.submodules.look(tree, git)
+                self._mirror.submodules.look(tree, self._git._replace(cancel=self._cancel))
         except (GitError, OSError) as error:  # the next beat tries again
             log.event("snapshot.failed", iteration=number, reason=str(error))
             self._lacking = f"no snapshot of iteration {number}: {error}"
             return
-        self._state, self._work, self._lacking = state, kept.ref or "", "; ".join(kept.problems)
+        self._at_beat, self._work, self._lacking = state, kept.ref or "", "; ".join(kept.problems)
 
+    def _take_consistent(
+        self, tree: LinkedWorktree, number: int
+    ) -> tuple[WorktreeState | None, Snapshot | None]:
+        """Take a snapshot, and again if the agent has committed meanwhile: then its parent is not its base.
 
-def _take(tree: LinkedWorktree, git: Git, record: SessionRecord, number: int) -> Snapshot:
-    return snapshot(tree, git, agent_id=record.id, session=record.session, number=number)
+        Returns:
+            The state, and its snapshot; ``None`` if nothing has changed since the last beat.
 
-
-def _consistent_snapshot(tree: LinkedWorktree, git: Git, record: SessionRecord, number: int) -> Snapshot:
-    """Take a snapshot again if the agent has committed meanwhile: then its parent is not its base."""
-    for _ in range(_ATTEMPTS):
-        kept = _take(tree, git, record, number)
-        if resolve_commit(tree.git(git), "HEAD") == kept.head:
-            break
-    return kept
+        """
+        assert self._snapshots is not None
+        state = kept = None
+        for _ in range(_ATTEMPTS):
+            state = self._look()
+            assert state is not None
+            if self._at_beat is not None and state.has_same_work(self._at_beat):
+                return state, None
+            kept = self._snapshots.take(state, number)
+            if resolve_commit(tree.git(self._git), "HEAD") == kept.head:
+                break
+        return state, kept

@@ -27,7 +27,7 @@ def drop_lost(
         at_end: at the end of the session, the directory of its project: what is damaged is logged, too.
 
     """
-    git = git._replace(cwd=tree.common_dir, git_dir=tree.common_dir)
+    git = git._replace(cwd=tree.common_dir, git_dir=tree.common_dir, common_dir=tree.common_dir)
     witnesses = [oid for oid in dict.fromkeys((tree.base, head)) if oid]
 
     def dropped(ref: str, oid: str) -> None:

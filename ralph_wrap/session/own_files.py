@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.state.claim import SessionClaim
@@ -34,6 +35,11 @@ class OwnFiles:
         self._claim = claim
         self.steps: list[Callable[[], None]] = []
         self._trouble = ""
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the session."""
+        return self._claim.directory
 
     @property
     def are_there(self) -> bool:

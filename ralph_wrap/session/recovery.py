@@ -31,6 +31,7 @@ from ralph_wrap.system.text import command
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.recover import adopt, moved_or_replaced
 from ralph_wrap.worktree.remove import WorktreeOutcome
+from ralph_wrap.worktree.save.private_index import remove_private_index
 from ralph_wrap.worktree.save.unused_branch import drop_branch_at
 
 log = get_logger()
@@ -196,6 +197,7 @@ class SessionRecovery:
         for written in (path, self.directory / START):
             for leftover in files.temporaries(written):
                 leftover.unlink()
+        remove_private_index(self.directory)
         earlier = report.read(path)
         if isinstance(earlier, report.UnreadableReport):
             log.warning(

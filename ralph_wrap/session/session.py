@@ -57,6 +57,7 @@ from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import location
 from ralph_wrap.worktree.ownership import write_anchor
+from ralph_wrap.worktree.save.private_index import remove_private_index
 
 log = get_logger()
 
@@ -243,7 +244,8 @@ class Session:
         own_files: OwnFiles,
     ) -> None:
         """Make the session ready for its agent."""
-        checkpoint = Checkpoint(context, workspace.tree, processes, mirror)
+        checkpoint = Checkpoint(context, workspace.tree, processes, own_files, mirror)
+        self._at_end("remove the session's index", lambda: remove_private_index(claim.directory))
         clone = context.clone_end
         steps = [("push the branch", lambda: checkpoint.finish(self._signals.cancel))]
         if clone is not None:

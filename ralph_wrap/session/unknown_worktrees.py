@@ -177,7 +177,7 @@ def _in_the_way(found: UnknownWorktree, git: Git) -> Iterator[str]:
         yield f"it has repositories of submodules: {command('ls', '-la', registration / 'modules')}"
     if not path.is_dir():
         return
-    walked = walk(path, (), registration / "index")
+    walked = walk(path, ())
     yield from walked.problems
     for name in (*walked.repositories, *walked.bare):
         yield f"no commit holds the nested repository {name}: {command('ls', '-la', path / name)}"

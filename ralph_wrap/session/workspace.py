@@ -62,6 +62,11 @@ class Workspace(NamedTuple):
             found = found.parent
         return found
 
+    def begin_to_look_outside(self) -> None:
+        """Start what :meth:`look_outside` finishes; git works meanwhile."""
+        if self.leak_monitor is not None:
+            self.leak_monitor.start_look()
+
     def look_outside(self, when: str) -> bool:
         """Log the changes outside it since the last call, and return whether there are any."""
         return self.leak_monitor is not None and self.leak_monitor.look(when)

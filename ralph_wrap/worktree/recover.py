@@ -252,6 +252,8 @@ def bring_back(common_dir: Path, worktrees: Path, trash: Path) -> None:
     with repository_lock(common_dir):
         for registration in marked(common_dir):
             try:
+                if files.is_locked(registration / LEAVING):
+                    continue  # the process that removes it is alive
                 name = decode(files.read(registration / LEAVING))
             except OSError:
                 continue

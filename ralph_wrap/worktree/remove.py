@@ -11,8 +11,9 @@ Why this order:
    If an object is damaged, or the user has locked its registration, the worktree stays, saved.
 4. **Check 1 and 2 again and rename it into our own trash.** This takes 5 ms, and can be undone until the
    registration is dropped. From then on no process finds it by its path. The last check follows: after a
-   change since the save, with a new lock, or with a process inside, it goes back. Only the last check finds a
-   file that was opened since check 2. A look at all open files takes long.
+   change since the save, with a new lock, or with a process inside, it goes back. After a change it is saved
+   again, three times at most. Only the last check finds a file that was opened since check 2. A look at all
+   open files takes long.
 5. **Drop the registration**, under the repository's lock; git also deletes the worktree's index and reflog.
 6. **Delete** the directory in the trash, in the background (see ``trash``).
 
@@ -47,7 +48,7 @@ from ralph_wrap.worktree.ownership import (
     read_mark,
     why_not_removable,
 )
-from ralph_wrap.worktree.save.index import scratch_in
+from ralph_wrap.worktree.save.index import index_digest, scratch_in
 from ralph_wrap.worktree.save.inspect import has_submodules
 from ralph_wrap.worktree.save.registration import is_replaced
 from ralph_wrap.worktree.save.result import Losses, SavedWork, SaveRequest
@@ -59,6 +60,9 @@ from ralph_wrap.worktree.trash import LEAVING_SUFFIX, discard_clone, discard_wor
 
 LEAVING = "ralph-wrap-leaving"
 """In a registration: the name that its worktree has in the trash while it is being removed."""
+
+_ATTEMPTS = 3  # to save a worktree that changes while it is being removed
+_CHANGED = "something was changed in it while it was being removed"
 
 _DROPPED = "ralph-wrap-dropped"
 """In a registration with submodules: the last check was done, so an incomplete one may be deleted."""
@@ -116,29 +120,36 @@ def finish(
     """
     if keep is not None:
         return WorktreeOutcome(None, keep, asked=True)
-    saved = None
+    saved: SavedWork | None = None
     try:
         if reason := _not_removable(worktree, worktree.path):
             return WorktreeOutcome(None, reason)
         # Not in the project root: an agent may have deleted or replaced it, too.
         git = _at(worktree, git)
-        refresh(worktree, git)
-        with scratch_in(worktree.registration) as scratch:
-            index = scratch / "index"
-            saved = save(worktree, git, index, request)
-            if saved.damage:
-                return WorktreeOutcome(saved, "; ".join([saved.damage, *saved.problems]), later=True)
-            if saved.problems:
-                return WorktreeOutcome(
-                    saved,
-                    "; ".join(saved.problems),
-                    asked=request.commits_only and not saved.clean,
-                    closed=all(isinstance(problem, Unreadable) for problem in saved.problems),
+        attempts = 0
+        while True:
+            attempts += 1
+            refresh(worktree, git)
+            with scratch_in(worktree.registration) as scratch:
+                index, before = scratch / "index", saved
+                saved = save(worktree, git, index, request)
+                if before is not None:
+                    saved = saved._replace(snapshots=(*before.snapshots, *saved.snapshots))
+                if saved.damage:
+                    return WorktreeOutcome(saved, "; ".join([saved.damage, *saved.problems]), later=True)
+                if saved.problems:
+                    return WorktreeOutcome(
+                        saved,
+                        "; ".join(saved.problems),
+                        asked=request.commits_only and not saved.clean,
+                        closed=all(isinstance(problem, Unreadable) for problem in saved.problems),
+                    )
+                aside = trash / request.session
+                outcome = _remove_saved(
+                    worktree, git, index, aside, saved, keep=keep_saved, cancel=cancel, reuse=reuse
                 )
-            aside = trash / request.session
-            return _remove_saved(
-                worktree, git, index, aside, saved, keep=keep_saved, cancel=cancel, reuse=reuse
-            )
+            if outcome.kept != _CHANGED or attempts == _ATTEMPTS or cancel.out_of_time:
+                return outcome
     except Exception as error:  # noqa: BLE001 -- after any error: without a full save there is no removal
         reason = f"it cannot be {'removed' if saved else 'saved'}: {error}"
         full = full_directory(error, worktree.path.parent, worktree.common_dir)
@@ -204,20 +215,32 @@ def remove(
         raise RefusedError(f"{worktree.path} stays: {reason}")
     git = _at(worktree, git)
     with scratch_in(worktree.registration) as scratch:
+        staged = index_digest(worktree)
         found = losses(worktree, git, scratch / "index")
         check(found)
         sync_repository(worktree.common_dir)
         nothing = SavedWork(
-            None, (), (), found.ignored, found.ignored_files, (), (), found.inner, clones=found.clones
+            branch=None,
+            paths=(),
+            snapshots=(),
+            ignored=found.ignored,
+            ignored_files=found.ignored_files,
+            problems=(),
+            inner=found.inner,
+            clones=found.clones,
+            staged=staged,
         )
         # If we are killed while the directory is in the trash, ``bring_back`` finds it by this file.
         files.replace(worktree.registration / LEAVING, name.encode())
+        lock = files.try_lock(worktree.registration / LEAVING)  # as long as we live, it stays where it is
         try:
             reason = _remove(
                 worktree, git, scratch / "index", trash / name, nothing if found.none else None, visitors
             )
         finally:
             (worktree.registration / LEAVING).unlink(missing_ok=True)
+            if lock is not None:
+                lock.release()
         if reason:
             raise RefusedError(f"{worktree.path} stays: {reason}")
     return found
@@ -318,8 +341,12 @@ def _remove(
     visitors: frozenset[int] = frozenset(),
     reuse: Callable[[Path, Collection[str]], None] = lambda _directory, _ignored: None,
 ) -> str | None:
-    """Remove a worktree that holds no more than the saved work; without saved work, any worktree."""
-    with repository_lock(worktree.common_dir) as lock:
+    """Remove a worktree that holds no more than the saved work; without saved work, any worktree.
+
+    The look at the files comes between two times with the repository's lock: when many sessions end at once,
+    none waits for the look of another one.
+    """
+    with repository_lock(worktree.common_dir):
         reason = _not_removable(worktree, worktree.path, visitors, open_files=False)
         if reason := reason or _locked_by_user(worktree):
             return reason
@@ -327,26 +354,29 @@ def _remove(
             return f"its worktree was moved or replaced: {others[0].name} is registered in its place too"
         (worktree.registration / _DROPPED).unlink(missing_ok=True)
         leaving = _move(worktree.path, *leaving_places(worktree.path, aside))
-        try:
+    try:
+        if not names_registration(leaving, worktree.registration, path=worktree.path):
+            leaving.rename(worktree.path)  # another directory came here after the check above
+            return f"its worktree was moved or replaced: {describe(worktree.path)}; it is left alone"
+        # No process finds it by its path any more, so this is its last state.
+        refresh(worktree._replace(path=leaving), git)
+        changed = saved is not None and not holds(worktree, git, index, leaving, saved)
+        with repository_lock(worktree.common_dir) as lock:
             if not names_registration(leaving, worktree.registration, path=worktree.path):
-                leaving.rename(worktree.path)  # another directory came here after the check above
-                return f"its worktree was moved or replaced: {describe(worktree.path)}; it is left alone"
-            # No process finds it by its path any more, so this is its last state.
-            refresh(worktree._replace(path=leaving), git)
-            changed = saved is not None and not holds(worktree, git, index, leaving, saved)
+                return "another process has moved it back while it was being removed"
             reason = _locked_by_user(worktree) or _occupied(leaving, visitors)
             if changed or reason:
                 leaving.rename(worktree.path)
-                return reason or "something was changed in it while it was being removed"
+                return reason or _CHANGED
             # If we are killed here, no process moves the directory back, so this git cannot delete it.
             drop_registration(worktree, git._replace(lock=lock))
-        except BaseException as error:
-            if not os.path.lexists(worktree.path):
-                leaving.rename(worktree.path)
-                raise
-            if leaving.is_dir():
-                raise RefusedError(f"it is in {leaving} now: something else is in its place") from error
+    except BaseException as error:
+        if not os.path.lexists(worktree.path):
+            leaving.rename(worktree.path)
             raise
+        if leaving.is_dir():
+            raise RefusedError(f"it is in {leaving} now: something else is in its place") from error
+        raise
     with contextlib.suppress(OSError):
         reuse(leaving, saved.own_ignored if saved else ())
     if worktree.clone and worktree.owner and worktree.owner.mark:

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from tests.support.sessions import Result
 
 WHOLE = [("git-before", "dirty"), ("git-after", "merge")]
-MIDDLES = {"session": (" worktree add ", " read-tree --reset ", " add --all "), "sweep": (" add --all ",)}
+MIDDLES = {
+    "session": (" worktree add ", " read-tree --reset ", " update-index "),
+    "sweep": (" update-index ",),
+}
 
 
 class Deadly(NamedTuple):
@@ -136,7 +139,7 @@ def test_a_git_add_that_is_killed_is_done_again(
     """One process out of memory is no reason to keep a worktree."""
     deadly = Deadly.make(tmp_path, home, program, "dirty")
     (number,) = [
-        position for position, name in enumerate(deadly.reference.points, 1) if " add --all " in name
+        position for position, name in enumerate(deadly.reference.points, 1) if " update-index " in name
     ]
     world = deadly.reference.fresh.copy(tmp_path / "world")
     result = world.run(fault, number, env=deadly.env)

@@ -14,23 +14,46 @@ from tests.support.repo import Repo, make_repo
 
 UNMERGED = ["DD", "AU", "UD", "UA", "DU", "AA", "UU"]
 
-KINDS = [*UNMERGED, *(x + y for x in " MTAD" for y in " MTAD" if x + y not in {"  ", "AA", "DD"}), "??", "!!"]
-"""What ``git status`` can say without renames (git-status(1), *Short Format*)."""
+CHANGED = [x + y for x in ".MTAD" for y in ".MTAD" if x + y != ".."]
+"""What ``git status`` can say of a tracked file without renames (git-status(1), *Short Format*)."""
+
+ZEROS, MODES = "0" * 40, {"file": "100644", "submodule": "160000"}
+
+ENTRIES = st.one_of(
+    st.tuples(st.just("u"), st.sampled_from(UNMERGED), st.sampled_from(sorted(MODES))),
+    st.tuples(st.just("1"), st.sampled_from(CHANGED), st.sampled_from(sorted(MODES))),
+    st.tuples(st.sampled_from("?!"), st.just(""), st.just("file")),
+)
+PATHS = st.lists(st.integers(1, 255), min_size=1).map(bytes)
 
 
-@given(st.lists(st.tuples(st.sampled_from(KINDS), st.lists(st.integers(1, 255), min_size=1).map(bytes))))
-def test_status_is_read_back(entries: list[tuple[str, bytes]]) -> None:
+def _line(kind: str, letters: str, what: str, path: bytes) -> bytes:
+    """Return an entry as git prints it (git-status(1), *Porcelain Format Version 2*)."""
+    modes = {"1": 3, "u": 4}.get(kind, 0)
+    words = [kind]
+    if modes:
+        words += [letters, "N...", *[MODES[what]] * modes, *[ZEROS] * (modes - 1)]
+    return " ".join(words).encode() + b" " + path + b"\0"
+
+
+@given(st.lists(st.tuples(ENTRIES, PATHS), unique_by=lambda pair: pair[1]))
+def test_status_is_read_back(entries: list[tuple[tuple[str, str, str], bytes]]) -> None:
     """Whatever bytes the paths hold, each is in the lists that it belongs to, in order."""
-    found = parse_status(b"".join(kind.encode() + b" " + path + b"\0" for kind, path in entries))
+    head = b"# branch.oid (initial)\0# branch.head (detached)\0# branch.upstream a b\0"
+    found = parse_status(head + b"".join(_line(*entry, path) for entry, path in entries))
+    rows = [(*entry, os.fsdecode(path)) for entry, path in entries]
+    changed = [row for row in rows if row[0] in "1u"]
     expected = Status(
-        changed=tuple(os.fsdecode(path) for kind, path in entries if kind not in {"??", "!!"}),
-        unstaged=tuple(os.fsdecode(path) for kind, path in entries if kind[1] in "MTADU"),
-        unmerged=tuple(os.fsdecode(path) for kind, path in entries if kind in UNMERGED),
-        untracked=tuple(os.fsdecode(path) for kind, path in entries if kind == "??"),
-        ignored=tuple(os.fsdecode(path) for kind, path in entries if kind == "!!"),
+        changed=tuple(path for *_, path in changed),
+        unstaged=tuple(path for _, letters, _, path in changed if letters[1] != "."),
+        unmerged=tuple(path for kind, *_, path in changed if kind == "u"),
+        removed=tuple(path for _, letters, _, path in changed if letters[0] == "D"),
+        submodules=tuple(path for *_, what, path in changed if what == "submodule"),
+        untracked=tuple(path for kind, *_, path in rows if kind == "?"),
+        ignored=tuple(path for kind, *_, path in rows if kind == "!"),
     )
     assert found == expected
-    assert found.clean == all(kind == "!!" for kind, _ in entries)
+    assert found.clean == all(kind == "!" for kind, *_ in rows)
 
 
 def test_status_of_real_files(repo: Repo) -> None:
@@ -50,6 +73,8 @@ def test_status_of_real_files(repo: Repo) -> None:
     with start_status(git_in(repo.path)) as running:
         status = parse_status(git.finish_git(running, "status").stdout)
     assert status == Status(
+        head=repo.head,
+        branch="main",
         changed=(names["added"], names["changed"], names["removed"]),
         unstaged=(names["changed"], names["removed"]),
         unmerged=(),

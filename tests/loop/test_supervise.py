@@ -183,7 +183,7 @@ def test_a_nested_session_that_is_saving_is_let_finish(repo: Repo, tmp_path: Pat
     """The outer one sends TERM to everything below it, but not to the git of another session."""
     inner = f"{PROGRAM} run -n 1 -- sh -c 'echo inner > inner'"
     with (
-        Gate(tmp_path / "gate", "add --all") as gate,
+        Gate(tmp_path / "gate", "update-index") as gate,
         Session(repo.path, "--grace", "20s", *SH, f"{inner}; true", env=gate.env) as session,
     ):
         gate.wait()

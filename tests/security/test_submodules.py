@@ -10,8 +10,8 @@ import pytest
 
 from ralph_wrap.git import status
 from ralph_wrap.state.project import find_project
-from ralph_wrap.worktree import fingerprints
 from ralph_wrap.worktree.leaks.observation import ObservedCheckout, RunningObservation
+from ralph_wrap.worktree.save import fingerprints
 from ralph_wrap.worktree.save.checkpoint import commit_all, snapshot
 from tests.support.sessions import command, run
 from tests.support.trees import ID, SESSION, make_tree

@@ -20,7 +20,7 @@ _COUNTS_SYNCS = (2, 36)
 
 @pytest.mark.parametrize(
     ("script", "most"),
-    [("true", 14), ("echo new > new", 24), ("git commit -q --allow-empty -m work", 24)],
+    [("true", 15), ("echo new > new", 24), ("git commit -q --allow-empty -m work", 24)],
     ids=["no change", "a new file", "a commit"],
 )
 def test_git_processes_of_a_session(repo: Repo, tmp_path: Path, script: str, most: int) -> None:
@@ -37,6 +37,34 @@ def test_git_processes_of_a_session(repo: Repo, tmp_path: Path, script: str, mos
     # The dates in the environment of the tests are checked by one more.
     commands = [command for command in commands if command[-2:] != ["var", "GIT_COMMITTER_IDENT"]]
     assert 0 < len(commands) <= most, commands
+
+
+@pytest.mark.parametrize(
+    ("script", "most"),
+    [
+        ("true", 2),
+        ("echo $RALPH_ITERATION > new", 6),  # the process that reads the snapshot back leaves no trace
+        ("[ $RALPH_ITERATION != 1 ] || echo new > new", 3),
+        (
+            "git commit -q --allow-empty -m work; echo $RALPH_ITERATION > new; git add new; git commit -qm b",
+            6,
+        ),
+    ],
+    ids=["no change", "a file", "the same work as before", "a commit"],
+)
+def test_git_processes_of_one_more_iteration(repo: Repo, tmp_path: Path, script: str, most: int) -> None:
+    """A session iterates a hundred times; the number of files that changed does not matter."""
+    repo.write(".gitignore", ".ralph/\n")
+    repo.commit("a project that has run sessions before")
+    counts = []
+    for iterations in (3, 4):
+        trace = tmp_path / f"trace-{iterations}"
+        agent = ("--", "sh", "-c", f"unset GIT_TRACE2_EVENT; {script}")
+        options = ("-n", str(iterations), "--max-stalls", "9")
+        assert run(repo.path, *options, *agent, env={"GIT_TRACE2_EVENT": str(trace)}).status == 0
+        events = [json.loads(line) for line in trace.read_text().splitlines()]
+        counts.append(sum(event["event"] == "start" for event in events))
+    assert counts[1] - counts[0] <= most
 
 
 def test_a_save_syncs_what_it_stores_and_not_its_copy_of_the_index(repo: Repo, tmp_path: Path) -> None:
@@ -59,8 +87,11 @@ def test_a_save_syncs_what_it_stores_and_not_its_copy_of_the_index(repo: Repo, t
         counted = [event for event in events if event["sid"] == sid and event.get("category") == "fsync"]
         counts = dict(map(_count, counted))
         synced.setdefault(name, []).append(counts)
-    assert synced["add"] == [{"writeout-only": 3, "hardware-flush": 1}]
-    assert synced["write-tree"] == [{"writeout-only": 1, "hardware-flush": 1}]
+    assert synced["update-index"] == [{"writeout-only": 3, "hardware-flush": 1}]
+    assert synced["write-tree"] == [
+        {},
+        {"writeout-only": 1, "hardware-flush": 1},
+    ]  # that of the index is known
     assert synced["commit-tree"] == [{"hardware-flush": 1}] * 2
     assert synced["update-ref"] == [{"writeout-only": 1}, {"hardware-flush": 1}]  # we sync the new branch
 

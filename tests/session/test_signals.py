@@ -115,7 +115,7 @@ def test_between_iterations(repo: Repo, home: Path, number: signal.Signals) -> N
 
 
 @each_signal
-@pytest.mark.parametrize("at", ["add --all", "commit-tree", "worktree remove", "rev-list --count"])
+@pytest.mark.parametrize("at", ["update-index", "commit-tree", "worktree remove", "rev-list --count"])
 def test_during_the_end(repo: Repo, tmp_path: Path, home: Path, number: signal.Signals, at: str) -> None:
     """Saving, removing and counting go on to their end, and the status tells of the signal."""
     script = "git commit -q --allow-empty -m work; echo left > left"  # without a commit there is no count
@@ -135,7 +135,7 @@ def test_during_the_end(repo: Repo, tmp_path: Path, home: Path, number: signal.S
     assert left(home) == {}
 
 
-@pytest.mark.parametrize("at", ["add --all", "commit-tree", "worktree remove"])
+@pytest.mark.parametrize("at", ["update-index", "commit-tree", "worktree remove"])
 def test_ctrl_c_does_not_reach_our_git(repo: Repo, tmp_path: Path, at: str) -> None:
     """The terminal sends it to our whole process group; a save in progress is not in that."""
     options = ("-n", "1", *SH, "echo left > left")

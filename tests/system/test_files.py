@@ -411,12 +411,6 @@ def test_a_copy_has_the_mode_and_the_times(room: Path) -> None:
         files.copy(source, room / "copy")
 
 
-def test_the_type_of_a_file_system(tmp_path: Path) -> None:
-    """As the kernel names it; a path without a file has none."""
-    assert files.file_system_type(Path("/proc")) == "proc"
-    assert files.file_system_type(tmp_path / "nothing") is None
-
-
 def test_half_a_file_is_not_read(tmp_path: Path) -> None:
     """It may have another meaning than the whole; who wants the beginning says so."""
     path = tmp_path / "file"

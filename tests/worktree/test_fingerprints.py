@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph_wrap.worktree.fingerprints import fingerprint
+from ralph_wrap.worktree.save.fingerprints import fingerprint
 from tests.git.repositories import git_in
 from tests.support.repo import make_repo
 from tests.support.sessions import run

@@ -8,14 +8,14 @@ obeys only what is harmless.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import pointer
 from ralph_wrap.git.command import Git, finish_git
-from ralph_wrap.git.index import submodules_in
+from ralph_wrap.git.index import SubmoduleEntry, submodules_in
 from ralph_wrap.git.repository import RepositoryCopies
 from ralph_wrap.git.status import parse_status, start_status
 
@@ -38,19 +38,34 @@ class SubmodulePointer(NamedTuple):
 def pointers_below(
     git: Git, top: Path, copies: RepositoryCopies | None = None, belongs: Path | None = None
 ) -> Iterator[SubmodulePointer]:
-    """Yield the submodules of a checkout that have a ``.git``; no symlink is followed.
+    """Yield the submodules of a checkout that have a ``.git``, as :func:`pointers_of` does.
 
     Arguments:
         git: git in the checkout.
-        top: its directory.
-        copies: take these repositories instead, and leave out a submodule that has none there.
-        belongs: where it belongs, if it has been moved; a relative path in a ``.git`` file starts there.
 
     Raises:
         GitError: git cannot read the index.
 
     """
-    for path, commit in {entry.path: entry.commit for entry in submodules_in(git)}.items():
+    return pointers_of(submodules_in(git), top, copies, belongs)
+
+
+def pointers_of(
+    entries: Iterable[SubmoduleEntry],
+    top: Path,
+    copies: RepositoryCopies | None = None,
+    belongs: Path | None = None,
+) -> Iterator[SubmodulePointer]:
+    """Yield the submodules in an index that have a ``.git``; no symlink is followed.
+
+    Arguments:
+        entries: of the index.
+        top: the directory of the checkout.
+        copies: take these repositories instead, and leave out a submodule that has none there.
+        belongs: where it belongs, if it has been moved; a relative path in a ``.git`` file starts there.
+
+    """
+    for path, commit in {entry.path: entry.commit for entry in entries}.items():
         directory = top / path
         paths = (path, *_parents(path), f"{path}/.git")
         if any((top / each).is_symlink() for each in paths):
@@ -81,13 +96,19 @@ def inner_git(git: Git, top: Path, submodule: SubmodulePointer) -> Git:
     )
 
 
-def changed_inside(git: Git, top: Path, copies: RepositoryCopies | None = None) -> list[str]:
+def changed_inside(
+    git: Git,
+    top: Path,
+    copies: RepositoryCopies | None = None,
+    entries: Iterable[SubmoduleEntry] | None = None,
+) -> list[str]:
     """Return the submodules with uncommitted work in them, and those in which git cannot look.
 
     Arguments:
         git: git in the checkout.
         top: its directory.
-        copies: as in :func:`pointers_below`.
+        copies: as in :func:`pointers_of`.
+        entries: the submodules in its index, if they are known.
 
     Raises:
         GitError: git cannot read the index.
@@ -95,7 +116,7 @@ def changed_inside(git: Git, top: Path, copies: RepositoryCopies | None = None) 
     """
     return [
         submodule.path
-        for submodule in pointers_below(git, top, copies)
+        for submodule in pointers_of(submodules_in(git) if entries is None else entries, top, copies)
         if not _is_clean(inner_git(git, top, submodule), copies)
     ]
 

@@ -439,18 +439,5 @@ def mounts_in(directory: Path) -> list[str]:
     return [path for path in paths if f"{path}/".startswith(top)]
 
 
-def file_system_type(path: Path) -> str | None:
-    """Return the type of the file system with a file (``proc(5)``: mountinfo); ``None`` if it is unknown."""
-    try:
-        device = path.stat().st_dev
-        table = Path("/proc/self/mountinfo").read_bytes()
-    except OSError:
-        return None
-    number = b"%d:%d" % (os.major(device), os.minor(device))
-    rows = (row.partition(b" - ") for row in table.splitlines())
-    found = {tail.split(b" ")[0] for head, _, tail in rows if head.split(b" ")[2] == number}
-    return os.fsdecode(found.pop()) if len(found) == 1 else None
-
-
 def _octal(escape: re.Match[bytes]) -> bytes:
     return bytes([int(escape[1], 8)])

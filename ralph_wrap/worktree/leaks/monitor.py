@@ -98,15 +98,21 @@ class LeakMonitor:
     def look(self, when: str) -> bool:
         """Observe, log the changes since the last observation, and return whether there are any.
 
+        An observation that was started is the one that counts.
+
         Arguments:
             when: the event since the last observation, in words.
 
         """
-        self.start_look()
+        if self._landings is None:
+            self.start_look()
         return self.finish_look(when)
 
     def start_look(self) -> None:
-        """Start an observation; git works while we do something else."""
+        """Start an observation; git works while we do something else. An unfinished one does not count."""
+        if self._looking is not None:
+            with self._looking:
+                self._looking = None
         run = self._run
         self._landings = self._read_landings(), landings.is_moving(run)
         self._looking = self._start()
@@ -157,7 +163,8 @@ class LeakMonitor:
     def _finish(self) -> Observation | None:
         if self._looking is None:
             return None
-        with self._looking as looking:
+        running, self._looking = self._looking, None
+        with running as looking:
             try:
                 return looking.result() if self._is_done(looking) else None
             except Exception as error:  # noqa: BLE001 -- an observation must not end a session

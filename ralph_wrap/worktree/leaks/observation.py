@@ -34,9 +34,10 @@ from typing import NamedTuple, Self
 
 from ralph_wrap.git import Git, decode, decode_lines, finish_git, pointer
 from ralph_wrap.git.command import require_unblocked
+from ralph_wrap.git.index import SubmoduleEntry, submodules_in
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.git.safe.submodules import changed_inside
-from ralph_wrap.git.status import parse_entries, start_entries
+from ralph_wrap.git.status import parse_entries, start_status
 from ralph_wrap.system import files
 from ralph_wrap.worktree.ignore import RULE
 from ralph_wrap.worktree.leaks.refs import FREE, ObservedRefs
@@ -61,6 +62,33 @@ _STASH = "refs/stash"
 _INSIDE = "changed inside"  # the state of a submodule with uncommitted work
 
 
+class ObservedSubmodules:
+    """Lists the submodules of a checkout; again only if its index has changed.
+
+    Arguments:
+        git: git in the checkout, with its git directory.
+
+    """
+
+    def __init__(self, git: Git) -> None:
+        self._git = git
+        self._state: object = None
+        self._entries: list[SubmoduleEntry] = []
+
+    def list(self) -> list[SubmoduleEntry]:
+        """Return the submodules in the index.
+
+        Raises:
+            GitError: git cannot read it.
+
+        """
+        state = files.state(_git_dir(self._git) / "index")
+        if state is not None and state != self._state:
+            self._entries = submodules_in(self._git)
+        self._state = state
+        return [] if state is None else self._entries
+
+
 class ObservedCheckout(NamedTuple):
     """The observed checkout and repository.
 
@@ -69,6 +97,7 @@ class ObservedCheckout(NamedTuple):
         workspace: the session's worktree.
         branch: full name of the session's branch.
         refs: lists the refs of the repository.
+        submodules: lists those of the checkout.
 
     """
 
@@ -76,6 +105,7 @@ class ObservedCheckout(NamedTuple):
     workspace: Path
     branch: str
     refs: ObservedRefs
+    submodules: ObservedSubmodules
 
     @classmethod
     def at(cls, git: Git, root: Path, common_dir: Path, workspace: Path, branch: str) -> ObservedCheckout:
@@ -93,7 +123,7 @@ class ObservedCheckout(NamedTuple):
         git_dir = git_dir.resolve() if git_dir.is_dir() else pointer.read(root)
         # With git_dir and work_tree given, core.bare and core.worktree of an agent cannot hide changes.
         fixed = git._replace(cwd=root, git_dir=git_dir, common_dir=common_dir, work_tree=root, config=())
-        return cls(fixed, workspace, f"{BRANCHES}{branch}", ObservedRefs(fixed))
+        return cls(fixed, workspace, f"{BRANCHES}{branch}", ObservedRefs(fixed), ObservedSubmodules(fixed))
 
 
 class FileState(NamedTuple):
@@ -151,7 +181,7 @@ class RunningObservation:
         self._checkout = checkout
         self._ours = _our_worktrees(checkout)
         with contextlib.ExitStack() as stack:
-            self._status = stack.enter_context(start_entries(checkout.git))
+            self._status = stack.enter_context(start_status(checkout.git, ignored=False))
             self._state = checkout.refs.state()
             self._known = checkout.refs.known(self._state)
             self._refs = stack.enter_context(checkout.refs.start()) if self._known is None else None
@@ -185,7 +215,7 @@ class RunningObservation:
         """
         entries = parse_entries(finish_git(self._status, "status").stdout)
         git, listed = self._checkout.git, self._known
-        for path in changed_inside(git, git.cwd):
+        for path in changed_inside(git, git.cwd, entries=self._checkout.submodules.list()):
             entries[path] = f"{entries.get(path, '.M')} {_INSIDE}"
         if self._refs is not None:
             output = finish_git(self._refs, "for-each-ref").stdout

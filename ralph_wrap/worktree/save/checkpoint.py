@@ -6,35 +6,30 @@ is lost with its disk or its container. A snapshot changes no file of the worktr
 
 from __future__ import annotations
 
-import errno
+import contextlib
+from pathlib import Path
 from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import (
-    Git,
-    create_ref,
-    current_branch,
-    finish_git,
-    list_refs,
-    move_ref,
-    read_head,
-)
-from ralph_wrap.git.index import commit_index, is_staged, list_index
+from ralph_wrap.git import Git, create_ref, list_refs, move_ref
+from ralph_wrap.git.index import commit_index, is_staged
 from ralph_wrap.git.read_back import find_damage
-from ralph_wrap.git.safe.submodules import changed_inside, pointers_below
-from ralph_wrap.git.status import Status, parse_status, stage_all, start_status
+from ralph_wrap.git.safe.submodules import pointers_below
+from ralph_wrap.git.status import stage_all
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.apart import store_again
-from ralph_wrap.worktree.save.clones import own_work
+from ralph_wrap.worktree.save.clones import sort_nested
 from ralph_wrap.worktree.save.commits import make_snapshots
 from ralph_wrap.worktree.save.damage import may_be_damage
-from ralph_wrap.worktree.save.index import scratch_in
-from ralph_wrap.worktree.save.inspect import look
-from ralph_wrap.worktree.save.registration import is_replaced, operation
-from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE, session_of, write_trees
-from ralph_wrap.worktree.save.walk import DirectoryWalk
+from ralph_wrap.worktree.save.index import scratch_in, status_of
+from ralph_wrap.worktree.save.private_index import PrivateIndex, WorktreeState
+from ralph_wrap.worktree.save.registration import operation, require_plain
+from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE, session_of
+from ralph_wrap.worktree.save.walk import walk
 
 _ATTEMPTS = 3  # to store work while a ``git gc`` deletes it
+_RECENT = 10  # snapshots: a gc that began before one was named can delete it
 
 
 class Snapshot(NamedTuple):
@@ -55,8 +50,23 @@ class Snapshot(NamedTuple):
     in_submodules: tuple[str, ...] = ()
 
 
-def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str, number: int) -> Snapshot:
-    """Keep the uncommitted work of an iteration as a hidden ref.
+class _Taken(NamedTuple):
+    """A snapshot that was taken.
+
+    Attributes:
+        state: what it holds.
+        ref: of the snapshot; ``None`` if nothing was uncommitted.
+        commit: that the ref names.
+
+    """
+
+    state: WorktreeState
+    ref: str | None = None
+    commit: str | None = None
+
+
+class Snapshots:
+    """Takes the snapshots of one session.
 
     Every object is read back before it gets the ref. A ``git gc`` that has begun before, and goes on, can
     break the snapshot later (see ``commits.drop_lost_snapshots``). The end of the session stores all work
@@ -65,94 +75,170 @@ def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str,
     Arguments:
         worktree: the worktree of the session.
         git: git at the repository.
-        agent_id: names the ref.
-        session: named in the commit's message.
-        number: the number of the iteration; an earlier snapshot of the same iteration is replaced.
-
-    Raises:
-        GitError: git failed, or an object of the work is missing or damaged; no ref was made.
-        OSError: a file cannot be read or written.
+        directory: the directory of the session, for its own index.
+        agent_id: names the refs.
+        session: named in the messages of the commits.
 
     """
-    worktree_git = _git(worktree, git)
-    with scratch_in(worktree.registration) as directory:
-        index = directory / "index"
-        for attempt in range(1, _ATTEMPTS + 1):
+
+    def __init__(
+        self, worktree: LinkedWorktree, git: Git, directory: Path, *, agent_id: str, session: str
+    ) -> None:
+        self._worktree = worktree
+        self._git = git
+        self._agent_id = agent_id
+        self._session = session
+        self._index = PrivateIndex(worktree, directory)
+        self._last: _Taken | None = None
+        self._staged: tuple[str | None, str, str] | None = None  # HEAD, tree of an index, and its commit
+        self._recent: list[str] = []  # commits of the newest snapshots
+
+    def look(self) -> WorktreeState:
+        """Return the present state of the worktree.
+
+        Raises:
+            GitError: git failed.
+            OSError: a file cannot be read, or a signal came.
+
+        """
+        try:
+            return self._index.look(self._git)
+        except GitError as error:
+            if not may_be_damage(error):
+                raise
+        return self._store_again()
+
+    def take(self, state: WorktreeState, number: int) -> Snapshot:
+        """Keep uncommitted work as a hidden ref; the same work as last time makes nothing.
+
+        Arguments:
+            state: of the worktree, at its last look.
+            number: the number of the iteration; an earlier snapshot of the same iteration is replaced.
+
+        Raises:
+            GitError: git failed, or an object of the work is missing or damaged; no ref was made.
+            OSError: a file cannot be read or written, or a signal came.
+
+        """
+        if self._last is not None and self._last.state.has_same_work(state) and self._is_there(self._last):
+            return _snapshot(state, self._last.ref)
+        failure: GitError | None = None
+        for _ in range(_ATTEMPTS):
             try:
-                if attempt > 1:
-                    store_again(worktree, worktree_git, index)
-                kept, commit = _stored(worktree, worktree_git._replace(index_file=index), session, number)
+                if failure is not None:
+                    state = self._store_again()
+                commit = self._commit(state, number)
                 if commit is None:
-                    return kept
-                damage = find_damage(worktree_git, [commit], [kept.head] if kept.head else [])
+                    self._last = _Taken(state)
+                    return _snapshot(state, None)
+                present = [*filter(None, [state.trees.head]), *self._whole()]
+                damage = find_damage(self._inside, [commit], present)
                 if damage is None:
-                    return kept._replace(ref=_named(worktree_git, commit, agent_id, session, number))
+                    self._last = _Taken(state, self._name(commit, number), commit)
+                    self._recent = [*self._recent, commit][-_RECENT:]
+                    return _snapshot(state, self._last.ref)
                 failure = GitError("cat-file", 0, f"error: {damage}")
             except GitError as error:
                 if not may_be_damage(error):
                     raise
                 failure = error
-    raise failure
+        assert failure is not None
+        raise failure
+
+    def may_be_lost(self) -> bool:
+        """Return whether git has deleted or packed a newer snapshot: then each one is to be looked for."""
+        lost = [oid for oid in self._recent if not self._is_loose(oid)]
+        self._recent = [oid for oid in self._recent if oid not in lost]
+        return bool(lost)
+
+    def _is_there(self, taken: _Taken) -> bool:
+        """Return whether nobody has deleted or moved the ref of a snapshot."""
+        return taken.ref is None or list_refs(self._inside, taken.ref).get(taken.ref) == taken.commit
+
+    def _whole(self) -> list[str]:
+        """Return the last snapshot, whose objects were read back, unless git may have deleted it since."""
+        last = self._last.commit if self._last else None
+        return [last] if last is not None and self._is_loose(last) else []
+
+    def _is_loose(self, oid: str) -> bool:
+        return (self._worktree.common_dir / "objects" / oid[:2] / oid[2:]).exists()
+
+    def _store_again(self) -> WorktreeState:
+        """Store all files and trees once more, as far as git lacks them, and look again."""
+        worktree = self._worktree
+        self._last = self._staged = None
+        self._index.forget()
+        with scratch_in(worktree.registration) as directory:
+            store_again(worktree, self._inside, directory / "index")
+        return self._index.look(self._git)
+
+    @property
+    def _inside(self) -> Git:
+        """Git in the worktree."""
+        return self._worktree.git(self._git)
+
+    def _commit(self, state: WorktreeState, number: int) -> str | None:
+        """Make the commit of uncommitted work, ``None`` if there is none."""
+        is_away = state.branch != self._worktree.branch
+        if state.trees.shows_head and not is_away:
+            return None
+        git, trees, staged = self._inside, state.trees, None
+        if trees.index_tree != trees.tree:
+            wanted = (trees.head, trees.index_tree)
+            if self._staged is None or self._staged[:2] != wanted or not self._is_loose(self._staged[2]):
+                self._staged = (*wanted, trees.commit_index(git, self._session))
+            staged = self._staged[2]
+        message = _message(number, self._session, is_away=is_away)
+        return trees.commit(git, message, self._session, staged)
+
+    def _name(self, commit: str, number: int) -> str:
+        """Give the commit of a snapshot its ref, and return that.
+
+        A resumed session counts from one again. What the ref named until now may be the only copy of the work
+        of the session before, so that gets another ref first.
+        """
+        git, agent_id = self._inside, self._agent_id
+        ref, reason = f"refs/ralph/snapshots/{agent_id}/{number}", f"ralph-wrap: snapshot of {self._session}"
+        with contextlib.suppress(GitError):  # it exists; if not, git fails again below
+            create_ref(git, ref, commit, reason)
+            return ref
+        if before := list_refs(git, ref).get(ref):
+            if session_of(git, before) != self._session:
+                make_snapshots(git, agent_id, [before])
+            move_ref(git, ref, before, commit, reason, no_deref=True)
+        else:
+            create_ref(git, ref, commit, reason)
+        return ref
 
 
-def _stored(worktree: LinkedWorktree, scratch: Git, session: str, number: int) -> tuple[Snapshot, str | None]:
-    """Store the work; return what is known of it, and its commit, ``None`` if there is no work."""
-    worktree_git = scratch._replace(index_file=None)
-    problems, in_submodules = list[str](), list[str]()
-    head = read_head(worktree_git)
-    status, walked = look(worktree, worktree_git, scratch, problems, ())
-    if walked.repositories:
-        _look_into(worktree, scratch, walked, status, problems, in_submodules)
-    is_away = head.branch != f"refs/heads/{worktree.branch}"
-    if status.clean and not is_away:
-        return Snapshot(head.commit, None, tuple(problems), tuple(in_submodules)), None
-    picture = write_trees(worktree, scratch, head, (status, walked.stamps), problems)
-    kept = Snapshot(head.commit, None, tuple(problems), tuple(in_submodules))
-    if picture.shows_head and not is_away:
-        return kept, None
-    return kept, picture.commit(scratch, _message(number, session, is_away=is_away), session)
+def _snapshot(state: WorktreeState, ref: str | None) -> Snapshot:
+    return Snapshot(state.trees.head, ref, state.problems, state.in_submodules)
 
 
 def _message(number: int, session: str, *, is_away: bool) -> str:
     return f"{AWAY_TITLE if is_away else SNAPSHOT_TITLE}{number} of session {session}\n"
 
 
-def _named(git: Git, commit: str, agent_id: str, session: str, number: int) -> str:
-    """Give the commit of a snapshot its ref, and return that.
-
-    A resumed session counts from one again. What the ref named until now may be the only copy of the work of
-    the session before, so that gets another ref first.
-    """
-    ref, reason = f"refs/ralph/snapshots/{agent_id}/{number}", f"ralph-wrap: snapshot of {session}"
-    if before := list_refs(git, ref).get(ref):
-        if session_of(git, before) != session:
-            make_snapshots(git, agent_id, [before])
-        move_ref(git, ref, before, commit, reason, no_deref=True)
-    else:
-        create_ref(git, ref, commit, reason)
-    return ref
-
-
-def has_no_other_work(worktree: LinkedWorktree, git: Git, head: str) -> bool:
-    """Return whether a worktree that git reports clean at a commit has no work but that of its branch.
-
-    It has some if HEAD is not on the branch, or if an index flag hides changes of a file. It also has some if
-    the agent has replaced the repository.
+def snapshot(worktree: LinkedWorktree, git: Git, *, agent_id: str, session: str, number: int) -> Snapshot:
+    """Keep the uncommitted work of a session that ends and leaves its worktree as it is.
 
     Arguments:
         worktree: the worktree of the session.
         git: git at the repository.
-        head: the commit.
+        agent_id: names the ref.
+        session: named in the commit's message.
+        number: the number of the last iteration; an earlier snapshot of it is replaced.
 
     Raises:
-        GitError: git failed.
-        OSError: a file cannot be read.
+        GitError: git failed, or an object of the work is missing or damaged; no ref was made.
+        OSError: a file cannot be read or written.
 
     """
-    worktree_git = _git(worktree, git)
-    found = read_head(worktree_git)
-    is_on_branch = found.branch == f"refs/heads/{worktree.branch}"
-    return is_on_branch and found.commit == head and not any(list_index(worktree_git).hidden())
+    with scratch_in(worktree.registration) as directory:
+        snapshots = Snapshots(worktree, git, directory, agent_id=agent_id, session=session)
+        kept = snapshots.take(snapshots.look(), number)
+        beyond = _beyond_the_status(worktree, git, directory / "nested")
+        return kept._replace(problems=(*kept.problems, *beyond))
 
 
 def commit_all(worktree: LinkedWorktree, git: Git, message: str) -> bool:
@@ -172,11 +258,10 @@ def commit_all(worktree: LinkedWorktree, git: Git, message: str) -> bool:
         OSError: a file cannot be read.
 
     """
-    worktree_git = _git(worktree, git)
-    with start_status(worktree_git) as running:
-        branch = current_branch(worktree_git)
-        status = parse_status(finish_git(running, "status").stdout)
-    if branch != f"refs/heads/{worktree.branch}" or status.unmerged or operation(worktree):
+    require_plain(worktree)
+    worktree_git = worktree.git(git)
+    status = status_of(worktree_git)
+    if status.branch != worktree.branch or status.unmerged or operation(worktree):
         return False
     if status.changed or len(status.nested) < len(status.untracked):
         if failure := stage_all(worktree_git, exclude=status.nested):
@@ -187,36 +272,11 @@ def commit_all(worktree: LinkedWorktree, git: Git, message: str) -> bool:
     return False
 
 
-def _git(worktree: LinkedWorktree, git: Git) -> Git:
-    if worktree.path.is_symlink():  # it may lead to the project, where the files are the user's
-        raise OSError(errno.ELOOP, "a symlink is in the worktree's place", str(worktree.path))
-    if is_replaced(worktree.registration):
-        raise OSError(errno.EINVAL, "HEAD or index is no file any more", str(worktree.registration))
-    return worktree.git(git)
-
-
-def _look_into(
-    worktree: LinkedWorktree,
-    scratch: Git,
-    walked: DirectoryWalk,
-    status: Status,
-    problems: list[str],
-    in_submodules: list[str],
-) -> None:
-    """Name the repositories in a worktree with work that a snapshot does not hold."""
-    top, copies, git = worktree.path, worktree.copies, scratch._replace(index_file=None)
-    known = {submodule.path: submodule.git_dir for submodule in pointers_below(git, top, copies)}
-    inner = tuple(f"{path}/" for path in known)
-    index = scratch.index_file
-    assert index is not None
-    for path in sorted({*walked.repositories, *status.nested} - {*known}):
-        if path.startswith(inner):
-            continue
-        if walked.is_below(path, status.ignored) and own_work(worktree, git, index, path) is None:
-            continue
-        problems.append(f"nested repository {path}")
-    lines = [(path, "the uncommitted work in it") for path in changed_inside(git, top, copies)]
-    lines += [(path, "the commits in it") for path in sorted({*known} & {*status.changed})]
-    for path, what in lines:
-        is_found = known[path].is_relative_to(worktree.registration)
-        (in_submodules if is_found else problems).append(f"submodule {path}: {what}")
+def _beyond_the_status(worktree: LinkedWorktree, git: Git, index: Path) -> list[str]:
+    """Name what git does not list: repositories with work in ignored directories, unreadable directories."""
+    inside = worktree.git(git)
+    status, walked = status_of(inside), walk(worktree.path, (), git.cancel or NEVER)
+    nested = sort_nested(worktree, git, index, status, walked)
+    known = {submodule.path for submodule in pointers_below(inside, worktree.path, worktree.copies)}
+    found = [path for path in nested.others if walked.is_below(path, status.ignored) and path not in known]
+    return [*walked.problems, *(f"nested repository {path}" for path in found)]

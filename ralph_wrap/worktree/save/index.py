@@ -6,21 +6,21 @@ The index of a worktree itself never changes: its owner may need it, if the work
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
-import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from ralph_wrap.git import Git, finish_git, run_git
-from ralph_wrap.git.index import IndexListing, encode_paths, submodules_in
-from ralph_wrap.git.status import Status, parse_status, stage_paths, start_status
+from ralph_wrap.git import Git, decode, finish_git, run_git
+from ralph_wrap.git.index import IndexListing, encode_paths
+from ralph_wrap.git.status import STRICT, Status, parse_status, stage_all, stage_paths, start_status
 from ralph_wrap.system import files
 from ralph_wrap.worktree.layout import is_sparse
 from ralph_wrap.worktree.model import LinkedWorktree
 
-LONGEST_SEARCH = 5.0
-"""Seconds for all of a save's calls of :func:`add_what_can_be`; ``docker stop`` waits for 10."""
+_NO_FILTER = {"unspecified", "unset", "set"}  # values of the attribute (git-check-attr(1)) that name none
+_CLOSED = "they may not be read"
 
 
 @contextlib.contextmanager
@@ -35,16 +35,19 @@ def scratch_in(registration: Path) -> Iterator[Path]:
             files.remove_tree(directory)
 
 
-def status_of(git: Git) -> Status:
+def status_of(git: Git, *, ignored: bool = True) -> Status:
     """Return the state of all files; for a submodule, only whether it is at another commit.
 
     ``submodules`` checks the files in submodules, and any other repository keeps the worktree anyway.
+
+    Arguments:
+        ignored: list ignored paths, too.
 
     Raises:
         GitError: git failed.
 
     """
-    with start_status(git) as running:
+    with start_status(git, ignored=ignored) as running:
         return parse_status(finish_git(running, "status").stdout)
 
 
@@ -59,6 +62,36 @@ def copy_index(worktree: LinkedWorktree, scratch: Git) -> None:
     # the time of the index. With a newer time it would miss these changes.
     if scratch.index_file is not None and not scratch.index_file.exists():
         files.copy(worktree.registration / "index", scratch.index_file)
+
+
+def fresh_copy(worktree: LinkedWorktree, scratch: Git) -> None:
+    """Make a new copy; without an index there is none.
+
+    Raises:
+        OSError: the index cannot be copied.
+
+    """
+    if scratch.index_file is None:
+        return
+    scratch.index_file.unlink(missing_ok=True)
+    unlock(scratch)
+    with contextlib.suppress(FileNotFoundError):
+        copy_index(worktree, scratch)
+
+
+def index_digest(worktree: LinkedWorktree) -> bytes | None:
+    """Return a value that changes with the content of the index; ``None`` without an index.
+
+    Raises:
+        OSError: it cannot be read.
+
+    """
+    try:
+        descriptor = os.open(worktree.registration / "index", os.O_RDONLY | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    with open(descriptor, "rb") as reading:  # noqa: PTH123 -- an agent may have put a FIFO there
+        return hashlib.file_digest(reading, "sha256").digest()
 
 
 def lift_flags(worktree: LinkedWorktree, scratch: Git, listing: IndexListing) -> bool:
@@ -80,11 +113,7 @@ def lift_flags(worktree: LinkedWorktree, scratch: Git, listing: IndexListing) ->
         return False
     copy_index(worktree, scratch)
     arguments = ("config", "--bool", "--get", "core.sparseCheckout")
-    sparse = (
-        is_sparse(worktree.registration)
-        or (worktree.clone and is_sparse(worktree.path / ".git"))  # the agent did that
-        or run_git(scratch, *arguments, accept=(0, 1)).stdout == b"true\n"
-    )
+    sparse = may_be_sparse(worktree) or run_git(scratch, *arguments, accept=(0, 1)).stdout == b"true\n"
     lifted = {
         "--no-assume-unchanged": [entry.path for entry in entries if entry.is_assumed],
         "--no-skip-worktree": [
@@ -98,41 +127,72 @@ def lift_flags(worktree: LinkedWorktree, scratch: Git, listing: IndexListing) ->
     return True
 
 
+def may_be_sparse(worktree: LinkedWorktree) -> bool:
+    """Return whether a worktree has patterns of a sparse checkout; perhaps the agent has made them."""
+    return is_sparse(worktree.registration) or (worktree.clone and is_sparse(worktree.path / ".git"))
+
+
+def differing_files(scratch: Git) -> tuple[list[str], list[str]]:
+    """Return the files that differ from an index, and the repositories among them, whatever HEAD is.
+
+    Raises:
+        GitError: git cannot read the index.
+
+    """
+    listed = ("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard")
+    paths = dict.fromkeys(decode(run_git(scratch, *listed, config=STRICT).stdout).split("\0")[:-1])
+    nested = [path.rstrip("/") for path in paths if path.endswith("/")]
+    return [path for path in paths if not path.endswith("/")], nested
+
+
 def not_in_index(scratch: Git) -> list[str]:
     """Return the files whose content on disk is not in the index, without nested repositories."""
-    status = status_of(scratch)
-    return [*status.unstaged, *(path for path in status.untracked if not path.endswith("/"))]
+    status = status_of(scratch, ignored=False)
+    return [*status.unstaged, *status.new]
 
 
-def add_what_can_be(scratch: Git, left: list[str], before: Collection[str], end: float) -> None:
-    """Add files that ``git add`` has left out although it could store them.
+def stage_changes(
+    scratch: Git, paths: Collection[str], nested: Collection[str] = ()
+) -> tuple[list[str], str]:
+    """Put the state of changed files into the copy of an index.
 
-    At most errors it goes on, so what is left cannot be stored. At some it stops, for example where a filter
-    fails, and then has added nothing. ``git update-index``, which adds submodules, stops at each error. Only
-    then halves of the list are tried, a process each, for a limited time: thousands of files that cannot be
-    read would take longer than ``docker stop`` waits. The first half comes first, down to a single file, so
-    that some files are added in the time there is.
+    Git gets these paths alone, so it looks at no other file. What the modes of files keep it from reading is
+    left out before. At any other file that it cannot add, ``git update-index`` stops. Then ``git add`` takes
+    all others, and the status says which are left: a fixed number of processes, however many files there are.
 
     Arguments:
         scratch: git in the worktree with a copy of its index.
-        left: the files that are not in the index.
-        before: the same before the attempt.
-        end: when to stop, as :func:`time.monotonic` counts.
+        paths: the files, perhaps deleted ones; submodules get the commit at their HEAD.
+        nested: repositories in the worktree, which git must not add.
+
+    Returns:
+        The files that are not in the index now, and the reason.
 
     """
-    if {*left} < {*before}:  # it did not stop
-        submodules = {entry.path for entry in submodules_in(scratch)}
-        left = [path for path in left if path in submodules]
     top = scratch.cwd
-    waiting = [[path for path in left if may_be_read(top / path)]]
-    while waiting and time.monotonic() < end:
-        if not (paths := waiting.pop()):
-            continue
-        failure = stage_paths(scratch, paths)
+    closed = [path for path in paths if not may_be_read(top / path)]
+    readable = [*({*paths} - {*closed})] if closed else [*paths]
+    failure = stage_paths(scratch, readable) if readable else None
+    unlock(scratch)
+    if failure is None:
+        return closed, _CLOSED
+    stage_all(scratch, exclude=nested)
+    unlock(scratch)
+    left = not_in_index(scratch)
+    # Where a filter fails, `git add` stops, too, and has added nothing. What has no filter can be added.
+    filtered = _with_filter(scratch, left)
+    if plain := [path for path in left if path not in filtered and may_be_read(top / path)]:
+        stage_paths(scratch, plain)
         unlock(scratch)
-        if failure is not None and len(paths) > 1:
-            middle = len(paths) // 2
-            waiting += [paths[middle:], paths[:middle]]
+        left = not_in_index(scratch)
+    return left, failure.message
+
+
+def _with_filter(git: Git, paths: Collection[str]) -> set[str]:
+    """Return the paths whose content goes through a program before git stores it (gitattributes(5))."""
+    answer = run_git(git, "check-attr", "-z", "--stdin", "filter", stdin=encode_paths(paths))
+    fields = decode(answer.stdout).split("\0")[:-1]
+    return {path for path, value in zip(fields[::3], fields[2::3], strict=True) if value not in _NO_FILTER}
 
 
 def may_be_read(path: Path) -> bool:

@@ -17,10 +17,10 @@ from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.clones import sort_nested, still_clones
 from ralph_wrap.worktree.save.commits import named_commits, named_objects, unreachable
-from ralph_wrap.worktree.save.index import lift_flags, not_in_index, status_of
+from ralph_wrap.worktree.save.index import fresh_copy, index_digest, lift_flags, not_in_index, status_of
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.save.result import Losses, SavedWork
-from ralph_wrap.worktree.save.walk import DirectoryWalk, file_clock, walk
+from ralph_wrap.worktree.save.walk import DirectoryWalk, walk
 
 
 def has_submodules(worktree: LinkedWorktree) -> bool:
@@ -41,7 +41,7 @@ def look(
 
     Arguments:
         git: git in it.
-        scratch: the same with the copy of the index, which this function makes if necessary.
+        scratch: the same with a copy of the index, which this function makes.
         problems: gets a line for each thing that git does not see or cannot save.
         inner: paths of its submodules, which this function leaves out.
         needs_index: an index that git cannot read, or a HEAD without its tree, is an error and no problem.
@@ -51,9 +51,10 @@ def look(
         OSError: a file cannot be read, or a signal came and *git* has a token.
 
     """
-    begun = file_clock()
-    with start_status(git) as running:
-        walked = walk(worktree.path, inner, worktree.registration / "index", begun, git.cancel or NEVER)
+    fresh_copy(worktree, scratch)
+    reading = scratch if scratch.index_file is not None and scratch.index_file.exists() else git
+    with start_status(reading) as running:
+        walked = walk(worktree.path, inner, git.cancel or NEVER)
         problems += walked.problems
         problems += unsaved_bookkeeping(worktree)
         try:
@@ -141,17 +142,9 @@ def tree_holds(tree: LinkedWorktree, git: Git, index: Path, directory: Path, sav
         return False  # there is a new commit that only the registration names
     if not still_clones(tree, git, index, directory, saved.clones):
         return False
-    if _is_untouched(tree, directory, saved):
-        return True
+    if saved.staged is not None and index_digest(tree) != saved.staged:
+        return False  # something was staged since the save
     if index.exists():
         inner = {submodule.path for submodule in saved.inner}
         return {*not_in_index(worktree_git._replace(index_file=index))} <= {*saved.missing} | inner
     return status_of(worktree_git).clean
-
-
-def _is_untouched(tree: LinkedWorktree, directory: Path, saved: SavedWork) -> bool:
-    """Return whether files, index and HEAD are certainly those of the save, so that git need not compare."""
-    if saved.stamps is None or saved.head is None or saved.missing or saved.inner:
-        return False
-    at_head = pointer.branch_at_head(tree.registration, tree.common_dir)
-    return at_head == (saved.head.branch, saved.head.commit) and saved.stamps.still_hold(directory)

@@ -26,7 +26,6 @@ from ralph_wrap.git import (
 from ralph_wrap.git.index import list_index, write_tree
 from ralph_wrap.git.object_reader import is_gone
 from ralph_wrap.git.read_back import find_damage
-from ralph_wrap.git.status import Status
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.apart import StoreApart, present_of
 from ralph_wrap.worktree.save.clones import sort_nested
@@ -39,7 +38,16 @@ from ralph_wrap.worktree.save.damage import (
     newest_whole_commit,
 )
 from ralph_wrap.worktree.save.from_snapshot import work_of_snapshot
-from ralph_wrap.worktree.save.index import copy_index, lift_flags, resolve, status_of, unlock
+from ralph_wrap.worktree.save.index import (
+    copy_index,
+    differing_files,
+    index_digest,
+    lift_flags,
+    resolve,
+    stage_changes,
+    status_of,
+    unlock,
+)
 from ralph_wrap.worktree.save.inspect import has_submodules, head_of, look
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.save.result import SavedWork, SaveRequest
@@ -49,9 +57,10 @@ from ralph_wrap.worktree.save.trees import (
     counted,
     saved_state,
     session_of,
+    unsaved_files,
     write_trees,
 )
-from ralph_wrap.worktree.save.walk import file_clock, walk
+from ralph_wrap.worktree.save.walk import walk
 from ralph_wrap.worktree.warm import taken_at
 
 _ATTEMPTS = 3  # to store work while a ``git gc`` deletes it
@@ -241,6 +250,7 @@ def _look_at_files(saving: _Saving, apart: StoreApart, *, is_last: bool) -> _Fou
             work = SavedWork(None, (), (), (), 0, tuple(problems), left, head=head, named=named)
             return _Found(head, commits, None, work, names_head=False)
     git, scratch = apart.seeing(saving.git), apart.seeing(saving.scratch)
+    staged = index_digest(tree)  # before it is copied: a later one means that something was staged meanwhile
     status, walked = look(tree, git, scratch, problems, inner, needs_index=not is_last)
     nested = sort_nested(tree, saving.git, saving.index_copy, status, walked)
     problems += nested.problems
@@ -249,7 +259,7 @@ def _look_at_files(saving: _Saving, apart: StoreApart, *, is_last: bool) -> _Fou
     if not status.clean and request.commits_only:
         problems.append(counted(len(status.changed) + len(status.untracked), "uncommitted path"))
     elif not status.clean:
-        trees = write_trees(tree, apart.git(saving.scratch), head, (status, walked.stamps), problems)
+        trees = write_trees(tree, apart.git(saving.scratch), head, status, problems)
         picture = None if trees.shows_head else trees
         if problems:  # git has named more than could be saved
             paths = _paths_in(apart.git(saving.scratch), trees)
@@ -263,7 +273,7 @@ def _look_at_files(saving: _Saving, apart: StoreApart, *, is_last: bool) -> _Fou
         problems=tuple(problems),
         head=head,
         named=named,
-        stamps=walked.stamps,
+        staged=staged,
         clones=nested.clones,
         nested=tuple(nested.others),
     )
@@ -429,7 +439,7 @@ def _picture_on(saving: _Saving, apart: StoreApart, whole: str | None, problems:
     tree, scratch = saving.tree, apart.git(saving.scratch)
     head = Head(whole, tree_of(scratch, whole) if whole else None, None)
     if saving.has_files:
-        walked = walk(tree.path, saving.inner, tree.registration / "index", file_clock())
+        walked = walk(tree.path, saving.inner)
         problems += [*walked.problems, *unsaved_bookkeeping(tree)]
         problems += [f"nested repository {path} cannot be saved" for path in walked.repositories]
     try:
@@ -445,9 +455,11 @@ def _picture_on(saving: _Saving, apart: StoreApart, whole: str | None, problems:
         staged = write_tree(scratch)
     if not saving.has_files:
         return WorktreeTrees(whole, head.tree, staged, staged)
-    nothing = Status((), (), (), (), ())
-    trees = write_trees(tree, scratch, head, (nothing, walked.stamps), problems)
-    return trees._replace(head_tree=head.tree, index_tree=staged)
+    paths, nested = differing_files(scratch)
+    left, reason = stage_changes(scratch, paths, nested)
+    if left:
+        problems.append(unsaved_files(tree, left, reason))
+    return WorktreeTrees(whole, head.tree, write_tree(scratch), staged)
 
 
 def _unnamed(git: Git, commits: list[str]) -> list[str]:
@@ -469,7 +481,7 @@ def _left_by_checkout(
     with contextlib.suppress(GitError):  # git may have pruned this commit
         before = _differing(scratch, warm_commit) if warm_commit else None
     found = _differing(scratch, commit) - {*inner}  # they may be cloned, but not checked out yet
-    if inner and walk(worktree.path, inner, worktree.registration / "index").repositories:
+    if inner and walk(worktree.path, inner).repositories:
         return None
     unwritten = tuple(
         path

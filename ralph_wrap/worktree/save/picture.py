@@ -62,6 +62,6 @@ def pictured(worktree: LinkedWorktree, git: Git, objects: Git) -> Iterator[Pictu
         if head.commit is None:
             yield None
             return
-        status, walked = look(worktree, inside, scratch, missing, ())
-        trees = write_trees(worktree, scratch, head, (status, walked.stamps), missing)
+        status, _ = look(worktree, inside, scratch, missing, ())
+        trees = write_trees(worktree, scratch, head, status, missing)
         yield Picture(objects._replace(objects=apart), head.commit, trees.tree, tuple(missing))

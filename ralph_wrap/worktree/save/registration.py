@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -20,6 +21,19 @@ def is_replaced(registration: Path) -> bool:
     """Return whether HEAD or index is not a file any more: on a FIFO git would wait for a writer."""
     paths = (registration / "HEAD", registration / "index")
     return any(os.path.lexists(path) and (path.is_symlink() or not path.is_file()) for path in paths)
+
+
+def require_plain(worktree: LinkedWorktree) -> None:
+    """Make sure that git works in this worktree, and not where an agent leads it.
+
+    Raises:
+        OSError: something else is in the place of the worktree, or of a file of its registration.
+
+    """
+    if worktree.path.is_symlink():  # it may lead to the project, where the files are the user's
+        raise OSError(errno.ELOOP, "a symlink is in the worktree's place", str(worktree.path))
+    if is_replaced(worktree.registration):
+        raise OSError(errno.EINVAL, "HEAD or index is no file any more", str(worktree.registration))
 
 
 def unsaved_bookkeeping(worktree: LinkedWorktree) -> list[str]:

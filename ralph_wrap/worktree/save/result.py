@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ralph_wrap.git import Head
-from ralph_wrap.worktree.save.walk import FileStamps
 
 
 class SaveRequest(NamedTuple):
@@ -52,7 +51,7 @@ class SavedWork(NamedTuple):
         head: its HEAD; ``None`` if nothing was saved.
         named: every object id in the files of its registration. At the time of the save, a ref in the
             repository holds each commit among them.
-        stamps: what its files looked like before the save; ``None`` if nothing was saved.
+        staged: a value that changes with the content of its index; ``None`` without an index.
         damage: an object that is missing or damaged, in words, and what was saved all the same. The worktree
             has to stay: it may have the last copy. Empty if every object was read back.
         clones: repositories in ignored directories without work of their own, which may go with it.
@@ -71,7 +70,7 @@ class SavedWork(NamedTuple):
     inner: tuple[SavedSubmodule, ...] = ()
     head: Head | None = None
     named: frozenset[str] = frozenset()
-    stamps: FileStamps | None = None
+    staged: bytes | None = None
     damage: str = ""
     clones: tuple[str, ...] = ()
     detached: int = 0

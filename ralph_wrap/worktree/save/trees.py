@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import Git, Head, commit_and_parents, commit_tree, read_commit, run_git, tree_of
-from ralph_wrap.git.index import cached_tree, start_to_write_tree, write_tree, written_tree
-from ralph_wrap.git.status import Status, stage_all
+from ralph_wrap.git.index import write_tree
+from ralph_wrap.git.status import Status
 from ralph_wrap.worktree.model import LinkedWorktree
-from ralph_wrap.worktree.save.index import (
-    LONGEST_SEARCH,
-    add_what_can_be,
-    copy_index,
-    may_be_read,
-    not_in_index,
-    resolve,
-    unlock,
-)
-from ralph_wrap.worktree.save.walk import FileStamps, Unreadable
+from ralph_wrap.worktree.save.index import copy_index, may_be_read, resolve, stage_changes
+from ralph_wrap.worktree.save.walk import Unreadable
 
 WORK_TITLE = "ralph: saved work of session "
 """The beginning of the message of a commit with the files of a worktree; the session id follows."""
@@ -33,7 +25,9 @@ SNAPSHOT_TITLE = "ralph: after iteration "
 AWAY_TITLE = "ralph: away from its branch, after iteration "
 """The same, if HEAD was not on the branch of the session."""
 
-_ATTEMPTS = 3  # to store files that a process still writes
+NO_INDEX = "the index is missing, what was staged in it is not saved"
+"""A problem of a save."""
+
 _NAMED = 3  # files that a problem names; it counts the others
 
 
@@ -73,8 +67,11 @@ class WorktreeTrees(NamedTuple):
         except GitError:  # git may have pruned a tree of the earlier save
             return False
 
-    def commit(self, git: Git, message: str, session: str) -> str:
+    def commit(self, git: Git, message: str, session: str, staged: str | None = None) -> str:
         """Make a commit on top of HEAD; if the index differs, it is the second parent, as in a stash.
+
+        Arguments:
+            staged: the commit of the index, if there is one already.
 
         Raises:
             GitError: git failed.
@@ -82,9 +79,18 @@ class WorktreeTrees(NamedTuple):
         """
         parents = [self.head] if self.head else []
         if self.index_tree != self.tree:
-            staged = commit_tree(git, self.index_tree, parents, f"{INDEX_TITLE}{session}\n")
-            parents = [*parents, staged]
+            parents.append(staged or self.commit_index(git, session))
         return commit_tree(git, self.tree, parents, message)
+
+    def commit_index(self, git: Git, session: str) -> str:
+        """Make the commit of the index.
+
+        Raises:
+            GitError: git failed.
+
+        """
+        parents = [self.head] if self.head else []
+        return commit_tree(git, self.index_tree, parents, f"{INDEX_TITLE}{session}\n")
 
 
 class SavedState(NamedTuple):
@@ -131,18 +137,17 @@ def session_of(git: Git, commit: str) -> str:
 
 
 def write_trees(
-    worktree: LinkedWorktree,
-    scratch: Git,
-    head: Head,
-    found: tuple[Status, FileStamps],
-    problems: list[str],
+    worktree: LinkedWorktree, scratch: Git, head: Head, status: Status, problems: list[str]
 ) -> WorktreeTrees:
     """Write the trees of a worktree.
+
+    A process may write to the files meanwhile. Whoever removes the worktree looks again, after nobody finds
+    it by its path any more.
 
     Arguments:
         scratch: git in it with a copy of its index, which this function makes if it does not exist.
         head: HEAD of the worktree.
-        found: the uncommitted paths, and what the files looked like before.
+        status: the uncommitted paths.
         problems: gets a line if files cannot be stored.
 
     Raises:
@@ -150,42 +155,29 @@ def write_trees(
         OSError: the index cannot be read or copied.
 
     """
-    status, stamps = found
     try:
         copy_index(worktree, scratch)
     except FileNotFoundError:  # after a checkout, a power failure can take it, and an agent at any time
-        problems.append("the index is missing, what was staged in it is not saved")
+        problems.append(NO_INDEX)
         run_git(scratch, "read-tree", head.commit or "--empty")
     if status.unmerged:
         resolve(scratch)
-    known = cached_tree(scratch.index_file) if scratch.index_file is not None else None
-    index_tree = known or write_tree(scratch)
-    left = [*status.unstaged, *(path for path in status.untracked if not path.endswith("/"))]
-    end_of_search: float | None = None
-    for _ in range(_ATTEMPTS):
-        before = {*left}
-        failure = stage_all(scratch, exclude=status.nested)
-        unlock(scratch)
-        if failure is not None:
-            end_of_search = end_of_search or time.monotonic() + LONGEST_SEARCH
-            add_what_can_be(scratch, not_in_index(scratch), before, end_of_search)
-        with start_to_write_tree(scratch) as writing:
-            # If so, git has added each file as it is.
-            is_whole = failure is None and stamps.still_hold(worktree.path)
-            tree = written_tree(writing)
-        left = [] if is_whole else not_in_index(scratch)
-        if not left or (failure is not None and {*left} == before):
-            break
+    index_tree = write_tree(scratch)
+    left, reason = stage_changes(scratch, (*status.unstaged, *status.new), status.nested)
+    tree = write_tree(scratch)
     if left:
-        reason = failure.message if failure else "still being written"
-        names = ", ".join(left[:_NAMED])
-        problem = f"{counted(len(left), 'file')} cannot be saved ({names}): {reason}"
-        is_closed = not any(may_be_read(worktree.path / path) for path in left)
-        problems.append(Unreadable(problem) if is_closed else problem)
+        problems.append(unsaved_files(worktree, left, reason))
     head_tree = head.tree
     if head_tree is None and head.commit is not None and tree == index_tree:
         head_tree = tree_of(scratch, head.commit)  # otherwise there is uncommitted work, whatever it is
     return WorktreeTrees(head.commit, head_tree, tree, index_tree)
+
+
+def unsaved_files(worktree: LinkedWorktree, left: Sequence[str], reason: str) -> str:
+    """Return the problem of files that git cannot store."""
+    problem = f"{counted(len(left), 'file')} cannot be saved ({', '.join(left[:_NAMED])}): {reason}"
+    is_closed = not any(may_be_read(worktree.path / path) for path in left)
+    return Unreadable(problem) if is_closed else problem
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,87 +1,23 @@
-"""Search every directory of a worktree for repositories and unreadable directories; git reports neither.
-
-The walk also notes inode, mode, size and times of each file and directory. If a later walk notes the same, no
-process has written there meanwhile, and no ``git status`` needs to say so. Git itself decides by the same
-values whether it reads a file again. They prove nothing if a file was written just before the first walk. The
-clock for these times ticks every few milliseconds, and a second write in the same tick would not show.
-On a disk of its own, Linux takes these times from the clock of :func:`file_clock`. There a write shows once
-this clock has ticked. The server of a network file system has a clock that we cannot read.
-"""
+"""Search every directory of a worktree for repositories and unreadable directories; git reports neither."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ralph_wrap.system import files
 from ralph_wrap.system.cancel import NEVER, CancelToken
 from ralph_wrap.system.delete_tree import OPEN_DIRECTORY
 
 _BARE = {"HEAD", "objects", "refs"}  # a directory with these is a repository (gitrepository-layout(5))
-_NOTED = 20_000  # files at most: of more, git reads the values faster, because it uses several cores
-_TICK = 30_000_000  # nanoseconds for any other clock; the slowest one of Linux ticks every 10 ms
-_COARSE_TICK = 3_000_000_000  # the same for a file system that keeps whole seconds (FAT: two)
-_FINE = 1_000_000  # nanoseconds; a file system with finer times has some that are no multiple of this
-
-_CLOCK_REALTIME_COARSE = 5  # <linux/time.h>
-_OF_THIS_CLOCK = {"ext4", "tmpfs", "xfs"}  # file systems of Linux that keep its times, to the nanosecond
-
-_Stamp = tuple[str, str, int, int, int, int, int]
-
-
-def file_clock() -> int:
-    """Return the clock from which Linux takes the times of files, in nanoseconds since 1970.
-
-    The kernel's ``current_time()`` reads it (``ktime_get_coarse_real_ts64``). So a file that is written after
-    this call has no earlier time.
-    """
-    return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
 
 
 class Unreadable(str):
     """A problem of a save that ends when its owner may read the files: no content is in the way."""
 
     __slots__ = ()
-
-
-class FileStamps(NamedTuple):
-    """What the kernel says about the files of a worktree.
-
-    Attributes:
-        begun: what :func:`file_clock` showed before the walk.
-        own_index: path of the worktree's index, which is one of the files.
-        without: directories below the top that were left out.
-        entries: directory, name, inode, mode, size and both times of each entry; ``None`` if there are too
-            many, or if one vanished.
-
-    """
-
-    begun: int
-    own_index: Path
-    without: Collection[str]
-    entries: list[_Stamp] | None
-
-    def still_hold(self, top: Path) -> bool:
-        """Return whether certainly no file below the top was written since :attr:`begun`."""
-        if self.without or not self.show_each_write(top):
-            return False
-        return walk(top, self.without, self.own_index).stamps.entries == self.entries
-
-    def show_each_write(self, top: Path) -> bool:
-        """Return whether a file that was written since :attr:`begun` certainly has another time."""
-        if self.entries is None:
-            return False
-        times = [entry[-1] for entry in self.entries]
-        last = max(times)
-        if not any(moment % _FINE for moment in times):
-            return last + _COARSE_TICK < self.begun
-        if last + _TICK < self.begun:
-            return True
-        return last < self.begun and files.file_system_type(top) in _OF_THIS_CLOCK
 
 
 class DirectoryWalk(NamedTuple):
@@ -92,7 +28,6 @@ class DirectoryWalk(NamedTuple):
         bare: directories that look like a bare repository; for git their files are ordinary files.
         counts: number of entries that are not directories, by directory.
         problems: one line for each directory that could not be read.
-        stamps: inode, size and times of the files.
 
     """
 
@@ -100,7 +35,6 @@ class DirectoryWalk(NamedTuple):
     bare: tuple[str, ...]
     counts: dict[str, int]
     problems: tuple[str, ...]
-    stamps: FileStamps
 
     def bare_beside(self, ignored: tuple[str, ...]) -> list[str]:
         """Return the bare repositories of which git ignores a part, so that no save holds it."""
@@ -121,27 +55,21 @@ class DirectoryWalk(NamedTuple):
         return single + sum(count for path, count in self.counts.items() if below(path))
 
 
-def walk(
-    top: Path, without: Collection[str], index: Path, begun: int = 0, cancel: CancelToken = NEVER
-) -> DirectoryWalk:
+def walk(top: Path, without: Collection[str], cancel: CancelToken = NEVER) -> DirectoryWalk:
     """Walk through every directory below *top*; follow no symlink, and read no file.
 
     Arguments:
         top: the top level of a worktree.
         without: directories to leave out.
-        index: path of the worktree's index.
-        begun: what :func:`file_clock` showed when the work began that must see the same files.
         cancel: a signal ends the walk.
 
     Raises:
         InterruptedError: a signal came.
 
     """
-    begun = begun or file_clock()
     root = os.fspath(top)
     repositories, bare, problems = list[str](), list[str](), list[str]()
     counts: dict[str, int] = {}
-    stamps = _first_stamps(root, index)
     waiting = [""]
     while waiting:
         _go_on(cancel)
@@ -166,14 +94,12 @@ def walk(
                         count += 1
                         if entry.name == "HEAD":
                             names.add(entry.name)
-                    stamps = _noted(stamps, directory, entry)
         except OSError as error:
             problems.append(f"directory {directory or '.'} cannot be read: {error.strerror}")
         counts[directory] = count
         if names >= _BARE and directory:
             bare.append(directory)
-    noted = FileStamps(begun, index, without, stamps)
-    return DirectoryWalk(tuple(filter(None, repositories)), tuple(bare), counts, tuple(problems), noted)
+    return DirectoryWalk(tuple(filter(None, repositories)), tuple(bare), counts, tuple(problems))
 
 
 @contextlib.contextmanager
@@ -193,40 +119,6 @@ def _opened(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
 def _go_on(cancel: CancelToken) -> None:
     if cancel.requested:
         raise InterruptedError("a signal came")
-
-
-def _first_stamps(root: str, index: Path) -> list[_Stamp] | None:
-    """Return the stamps of the top level and of the index; a rename changes one time of the former."""
-    try:
-        top, own = Path(root).lstat(), index.lstat()
-    except OSError:
-        return None
-    return [
-        ("", "", top.st_ino, top.st_mode, 0, top.st_mtime_ns, top.st_mtime_ns),
-        ("", "/", own.st_ino, own.st_mode, own.st_size, own.st_mtime_ns, own.st_ctime_ns),
-    ]
-
-
-def _noted(stamps: list[_Stamp] | None, directory: str, entry: os.DirEntry[str]) -> list[_Stamp] | None:
-    """Return the stamps with one more; ``None`` if there are too many, or if the entry has vanished."""
-    if stamps is None or len(stamps) >= _NOTED:
-        return None
-    try:
-        found = entry.stat(follow_symlinks=False)
-    except OSError:
-        return None
-    stamps.append(
-        (
-            directory,
-            entry.name,
-            found.st_ino,
-            found.st_mode,
-            found.st_size,
-            found.st_mtime_ns,
-            found.st_ctime_ns,
-        )
-    )
-    return stamps
 
 
 def _below(ignored: tuple[str, ...]) -> Callable[[str], bool]:

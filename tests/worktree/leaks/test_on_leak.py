@@ -197,9 +197,9 @@ def test_a_git_that_hangs_does_not_outlive_a_signal(
 ) -> None:
     """While it looks after an iteration; the next steps are done all the same."""
     flag = tmp_path / "flag"
-    path = shim_git(
-        tmp_path / "shim", f'*"porcelain=v2"*) if [ -e {flag} ]; then echo > {flag}.on; exec sleep 60; fi ;;'
-    )
+    of_the_project = f'[ -e {flag} ] && [ -z "$GIT_INDEX_FILE" ]'
+    hanging_status = f'*"porcelain=v2"*) if {of_the_project}; then echo > {flag}.on; exec sleep 60; fi ;;'
+    path = shim_git(tmp_path / "shim", hanging_status)
     agent = script(f"echo x > work; touch {flag}")
     with Session(repo.path, "-n", "2", "--", agent, env={"PATH": path}) as hanging:
         hanging.wait_for("agent.exited")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 from pathlib import Path
@@ -208,7 +209,8 @@ def test_files_that_are_written_all_the_time_keep_the_worktree(tree: Tree) -> No
         while not done.is_set():
             number += 1
             part.write_text(str(number))  # no file in the worktree is ever open
-            part.rename(tree.path / f"scribble-{number % 50}")
+            with contextlib.suppress(FileNotFoundError):  # it is in the trash for the last look
+                part.rename(tree.path / f"scribble-{number % 50}")
 
     writer = threading.Thread(target=scribble)
     writer.start()
@@ -217,8 +219,7 @@ def test_files_that_are_written_all_the_time_keep_the_worktree(tree: Tree) -> No
     finally:
         done.set()
         writer.join()
-    assert outcome.kept is not None
-    assert "still being written" in outcome.kept
+    assert outcome.kept == "something was changed in it while it was being removed"
     assert tree.path.is_dir()
 
 
@@ -261,17 +262,19 @@ def test_a_failing_filter_hides_no_change_of_a_directory(tree: Tree, old: str, n
     ).splitlines() == ([f"A\t{new}", f"D\t{old}"] if new < old else [f"D\t{old}", f"A\t{new}"])
 
 
-def test_a_slow_failing_filter_leaves_time_for_some_files(
-    tree: Tree, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Half of many files cannot be stored: each attempt takes time, and what fits into it is saved."""
-    monkeypatch.setattr("ralph_wrap.worktree.save.trees.LONGEST_SEARCH", 3.0)
-    _break_filter(tree, "sleep 0.1; false")
-    for number in range(32):  # all 63 attempts with two and more files fail
+def test_a_slow_failing_filter_costs_a_few_attempts(tree: Tree, tmp_path: Path) -> None:
+    """Half of many files cannot be stored. Git does not try each, and all others are saved."""
+    ran = tmp_path / "ran"
+    _break_filter(tree, f"echo >> {ran}; false")
+    for number in range(32):
         tree.inside.write(f"{number:02}", "x\n")
         tree.inside.write(f"{number:02}.secret", "x\n")
-    tree.finish()
-    assert tree.repo.show(f"{WIP}:00") == b"x\n"
+    outcome = tree.finish()
+    assert outcome.kept is not None
+    assert outcome.kept.startswith("32 files cannot be saved")
+    names = tree.repo.git("ls-tree", "--name-only", WIP).split()
+    assert [name for name in names if name.isdecimal()] == [f"{number:02}" for number in range(32)]
+    assert len(ran.read_text().splitlines()) <= 3
 
 
 @pytest.mark.parametrize("index", [b"garbage", None])

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -197,18 +198,22 @@ def test_an_open_file_keeps_the_worktree(tree: Tree) -> None:
     assert outcome.kept.startswith("processes work in it: ")
 
 
-def _do_after_save(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
-    real = whole.save
+def _do_after_save(
+    monkeypatch: pytest.MonkeyPatch, action: Callable[[], object], *, always: bool = False
+) -> None:
+    """Do something after the first save, or after each one."""
+    real, saves = whole.save, count()
 
     def save(*arguments: object, **options: object) -> object:
         saved = real(*arguments, **options)  # type: ignore[arg-type]
-        action()
+        if next(saves) == 0 or always:
+            action()
         return saved
 
     monkeypatch.setattr(import_module("ralph_wrap.worktree.remove"), "save", save)
 
 
-def test_a_commit_during_the_removal_keeps_the_worktree(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_during_the_removal_is_saved(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the worktree's reflog names the commit: afterwards, the session's branch is checked out again."""
 
     def commit() -> None:
@@ -218,8 +223,10 @@ def test_a_commit_during_the_removal_keeps_the_worktree(tree: Tree, monkeypatch:
 
     _do_after_save(monkeypatch, commit)
     outcome = tree.finish()
-    assert outcome.kept == "something was changed in it while it was being removed"
-    assert tree.inside.git("log", "-1", "--format=%s", "HEAD@{1}") == "late"
+    assert outcome.kept is None
+    assert outcome.saved is not None
+    (ref,) = outcome.saved.snapshots
+    assert tree.repo.git("log", "-1", "--format=%s", ref) == "late"
 
 
 def test_a_file_that_is_opened_during_the_removal_keeps_the_worktree(
@@ -245,15 +252,36 @@ def test_a_file_that_is_opened_during_the_removal_keeps_the_worktree(
     assert (tree.path / "file.txt").exists()
 
 
-def test_a_file_written_during_the_removal_keeps_the_worktree(
+def test_a_file_written_during_the_removal_is_saved(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the save and the rename a writer from outside may come: all is saved once more."""
+    _do_after_save(monkeypatch, lambda: tree.inside.write("late", "precious\n"))
+    assert tree.finish().kept is None
+    assert tree.repo.show(f"{WIP}:late") == b"precious\n"
+
+
+def test_what_is_staged_during_the_removal_is_saved(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file differs then from what was saved, only the index does."""
+    tree.inside.write("file.txt", "on disk\n")
+    blob = tree.inside.git("hash-object", "-w", tree.repo.write("theirs", "staged\n"))
+    _do_after_save(
+        monkeypatch, lambda: tree.inside.git("update-index", "--cacheinfo", f"100644,{blob},file.txt")
+    )
+    assert tree.finish().kept is None
+    assert (tree.repo.show(f"{WIP}:file.txt"), tree.repo.show(f"{WIP}^2:file.txt")) == (
+        b"on disk\n",
+        b"staged\n",
+    )
+
+
+def test_files_that_change_after_each_save_keep_the_worktree(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the save and the rename a writer from outside may come."""
-    _do_after_save(monkeypatch, lambda: tree.inside.write("late", "precious\n"))
+    """No save would be the last one; the worktree stays where it was."""
+    numbers = count()
+    _do_after_save(monkeypatch, lambda: tree.inside.write("late", f"{next(numbers)}\n"), always=True)
     outcome = tree.finish()
     assert outcome.kept == "something was changed in it while it was being removed"
-    assert (tree.path / "late").read_text() == "precious\n"
-    assert tree.inside.git("status", "--porcelain") == "?? late"
+    assert (tree.path / "late").read_text() == "2\n"
 
 
 def test_no_write_from_outside_is_lost(tree: Tree) -> None:

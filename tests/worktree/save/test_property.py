@@ -34,7 +34,8 @@ def _without_clashes(listing: Listing) -> Listing:
     }
 
 
-_LISTINGS = st.dictionaries(_PATHS, st.one_of(_FILES, _FILES, _LINKS), max_size=8).map(_without_clashes)
+LISTINGS = st.dictionaries(_PATHS, st.one_of(_FILES, _FILES, _LINKS), max_size=8).map(_without_clashes)
+"""Directories with files and symlinks."""
 
 
 @settings(
@@ -42,7 +43,7 @@ _LISTINGS = st.dictionaries(_PATHS, st.one_of(_FILES, _FILES, _LINKS), max_size=
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(base=_LISTINGS, index=_LISTINGS, disk=_LISTINGS)
+@given(base=LISTINGS, index=LISTINGS, disk=LISTINGS)
 def test_restoring_gives_back_the_exact_tree(base: Listing, index: Listing, disk: Listing) -> None:
     """The saved commit holds the disk, its second parent the index, its first what was committed.
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ralph_wrap.worktree.save.result import Losses
 from tests.worktree.save.submodules.states import (
     on_a_branch,
-    reason_to_keep,
     remove_checked,
     repository,
     stashed,
@@ -80,20 +79,23 @@ LATE = [
 
 
 @pytest.mark.parametrize("late", LATE, ids=lambda late: late.__name__.strip("_"))
-def test_work_after_the_save_keeps_the_worktree(
+def test_work_after_the_save_is_saved_before_the_removal(
     tree: Tree, monkeypatch: pytest.MonkeyPatch, late: Callable[[Tree], None]
 ) -> None:
-    """The last look finds it, when no process can reach the worktree any more; all is where it was."""
+    """The last look finds it, when no process can reach the worktree any more; then all is saved again."""
     inside(tree).write("saved", "before\n")
-    real = whole.save
+    real, saves = whole.save, list[object]()
 
     def save_and_write(*arguments: object, **options: object) -> object:
-        saved = real(*arguments, **options)  # type: ignore[arg-type]
-        late(tree)
-        return saved
+        saves.append(real(*arguments, **options))  # type: ignore[arg-type]
+        if len(saves) == 1:
+            late(tree)
+        return saves[-1]
 
     monkeypatch.setattr(import_module("ralph_wrap.worktree.remove"), "save", save_and_write)
-    assert reason_to_keep(tree) == "something was changed in it while it was being removed"
+    outcome = tree.finish()
+    assert len(saves) == 2
+    assert (outcome.kept is None) is not tree.path.exists()
 
 
 def test_a_registration_of_which_submodules_are_deleted_first(
