@@ -60,7 +60,12 @@ def recall(root: Path, environ: Mapping[str, str]) -> AuditMemory | None:
     except RalphError:  # nothing can be remembered
         return None
     try:
-        path.lstat()  # only what is there can be unreadable
+        path.lstat()
+    except (FileNotFoundError, PermissionError):  # a directory of another user holds none of ours
+        return None
+    except OSError as error:
+        raise _unreadable(path, f"cannot be read: {error}") from None
+    try:
         if own_file.counts(path):
             return _FORMAT.read(path, lambda fields: _meaning(fields, own_file.name_of(root)))
     except FileNotFoundError:
