@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from tests.support.repo import Repo
 
 GOLDEN = Path(__file__).parent / "commands"
+OWN = {"batch", "fleet", "outside", "quickstart", "spawn", "trust"}
+"""The files that have a test of their own."""
+
+AGENT = """touch "file-$RALPH_AGENT_ID"
+git add --all
+git commit --quiet --message work
+echo "<promise>COMPLETE</promise>"
+"""
 
 
 @pytest.fixture
@@ -135,6 +143,43 @@ def test_trust(repo: Repo) -> None:
     check(GOLDEN / "trust.txt", transcript.text)
 
 
+def test_batch(repo: Repo) -> None:
+    """Each task gets a session; the second time there is nothing left to do."""
+    repo.write("TASKS.md", "- [ ] One\n- [ ] Two\n  with detail\n- [x] Done before\n")
+    repo.write("agent.sh", AGENT)
+    repo.commit("tasks")
+    transcript = Transcript(repo.path)
+    for _ in range(2):
+        transcript.type("batch", "TASKS.md", "-j", "1", "--json", "--", "sh", "agent.sh", env=TRUSTED)
+    transcript.type("batch", "none.md", "--", "true", env=TRUSTED)
+    check(GOLDEN / "batch.txt", transcript.text)
+
+
+def test_spawn(repo: Repo) -> None:
+    """It prints the id once the agent runs; an agent that is not there is an error of this command."""
+    transcript = Transcript(repo.path)
+    spawned = transcript.type("spawn", "-n", "1", "--", "true", env=TRUSTED)
+    transcript.type("wait", spawned.stdout.decode().strip(), env=TRUSTED)
+    transcript.type("spawn", "--", "no-such-agent", env=TRUSTED)
+    check(GOLDEN / "spawn.txt", transcript.text)
+
+
+def test_quickstart(repo: Repo) -> None:
+    """Without a terminal it asks nothing; what it would need is a command to type."""
+    transcript = Transcript(repo.path)
+    for words in (("quickstart",), ("quickstart", "--agent", "nobody", "--yes")):
+        transcript.type(*words)
+    check(GOLDEN / "quickstart.txt", transcript.text)
+
+
+def test_fleet(repo: Repo) -> None:
+    """Without a remote there is nothing to meet at."""
+    transcript = Transcript(repo.path)
+    for words in (("fleet", "ps"), ("fleet", "run", "--count", "2", "--", "true"), ("fleet", "stop", "none")):
+        transcript.type(*words, env=TRUSTED)
+    check(GOLDEN / "fleet.txt", transcript.text)
+
+
 def test_each_file_belongs_to_a_test() -> None:
     """What no test reads any more goes."""
-    assert {path.stem for path in GOLDEN.iterdir()} == {*COMMANDS, "clean", "outside", "trust"}
+    assert {path.stem for path in GOLDEN.iterdir()} == {*COMMANDS, "clean", *OWN}
