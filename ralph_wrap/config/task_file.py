@@ -204,7 +204,10 @@ def _markdown_tasks(lines: list[str], name: str) -> Iterator[Task]:
             if not title:
                 raise UsageError(f"{name}:{start + 1}: the task has no title", _MARKDOWN_SHAPE)
             end = token.map[1]
-            yield Task("", title, _detail(lines[start + 1 : end]), start + 1, found[2] != " ")
+            detail = _detail(lines[start + 1 : end])
+            model = _MODEL.match(detail)
+            rest = detail[model.end() :] if model else detail
+            yield Task("", title, rest, start + 1, found[2] != " ", model[1] if model else "")
         elif token.type in {"inline", "code_block"}:
             _require_no_box(lines, range(*token.map), name)
 
