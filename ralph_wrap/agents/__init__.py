@@ -58,7 +58,7 @@ def with_agent(settings: _Settings, typed: str = "ralph-wrap run") -> _Settings:
         hint = Commands.of(f"{typed} --agent {settings.agent}", f"{typed} -- COMMAND")
         raise UsageError(f"both --agent {settings.agent} and a command are given", hint)
     if settings.command:
-        _require_none_of_an_agent(settings, typed)
+        _refuse_agent_options(settings, typed)
         return settings
     has_prompt = settings.prompt is not None or settings.prompt_file is not None
     if not settings.agent:
@@ -95,7 +95,7 @@ def _with_table(settings: _Settings, table: AgentTable) -> _Settings:
     prompt = table.prompt or (agent.prompt if table.command is None else _taken_by(command))
     # Another program does not know these options. The same program with more options does.
     is_same = bool(agent.command) and Path(command[0]).name == agent.command[0]
-    command = (*command, *_model(settings, agent, command, is_same=is_same), *settings.agent_arg)
+    command = (*command, *_model_options(settings, agent, command, is_same=is_same), *settings.agent_arg)
     invocation = AgentInvocation(
         prompt,
         table.output or agent.output,
@@ -107,8 +107,8 @@ def _with_table(settings: _Settings, table: AgentTable) -> _Settings:
     return settings._replace(command=command, invocation=invocation)
 
 
-def _require_none_of_an_agent(settings: AgentSettings, typed: str) -> None:
-    """Check that nothing is to be added to a command that was typed.
+def _refuse_agent_options(settings: AgentSettings, typed: str) -> None:
+    """Check that no option of a named agent comes with a command that was typed.
 
     Raises:
         UsageError: a model or an argument is given, too.
@@ -117,13 +117,16 @@ def _require_none_of_an_agent(settings: AgentSettings, typed: str) -> None:
     given = {"--model": settings.model, "--agent-arg": settings.agent_arg}
     if options := [word for word, value in given.items() if value]:
         words = (*settings.command, *settings.agent_arg)
+        advice = (
+            "add the model by the command's own option" if settings.model else "write it into the command"
+        )
         raise UsageError(
-            f"{' and '.join(options)}: for an agent that --agent names, and a command is given",
-            f"write it into the command: {typed} -- {shlex.join(words)}",
+            f"{' and '.join(options)}: only for an agent that --agent names, but a command is given",
+            f"{advice}: {typed} -- {shlex.join(words)}",
         )
 
 
-def _model(
+def _model_options(
     settings: AgentSettings, agent: Agent, command: Sequence[str], *, is_same: bool
 ) -> tuple[str, ...]:
     """Return the words that choose the model.
@@ -180,7 +183,9 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
     if "/" not in program:
         hint = f"install it, or type its path in place of {program}: /path/to/{program}"
     if program in NAMES:
-        hint = f"{known(program).install}, or add its directory to PATH"
+        hint = Commands.of(
+            f"to install it: {known(program).install}", "if it is installed: add its directory to PATH"
+        )
     raise AgentNotFoundError(f"agent command {program} was not found", hint)
 
 

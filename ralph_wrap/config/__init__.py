@@ -40,7 +40,7 @@ from ralph_wrap.config.settings import (
 from ralph_wrap.config.table import ENVIRONMENT, KEY, PREFIX, TYPED, Option
 from ralph_wrap.errors import UsageError
 
-_OF_AGENT = ("model", "agent_arg")  # options that another agent does not understand
+_AGENT_OPTIONS = ("model", "agent_arg")  # options that another agent does not understand
 _OWN = "OWN_COMMAND"  # set for git commands that ralph-wrap runs, and so for their children
 
 
@@ -97,7 +97,7 @@ def merge(
         of_job = _add_job(given, directory)
         if command and source != TYPED:
             # The typed command replaces an agent of a weaker source, and what belongs to it.
-            _remove(given, "agent", *_OF_AGENT)
+            _remove(given, "agent", *_AGENT_OPTIONS)
         _forget_other_agent(given, values, sources)
         # A prompt and a prompt file exclude each other. Each of them replaces both of a weaker source.
         if given.keys() & {"prompt", "prompt_file"}:
@@ -124,7 +124,7 @@ def merge(
 def _forget_other_agent(given: Mapping[str, Any], values: dict[str, Any], sources: dict[str, str]) -> None:
     """Remove what the project has chosen for its own agent, if a stronger source gives another agent."""
     if given.get("agent", values.get("agent")) != values.get("agent"):
-        for name in _OF_AGENT:
+        for name in _AGENT_OPTIONS:
             if sources.get(name) == KEY:
                 del values[name], sources[name]
 

@@ -35,7 +35,7 @@ class AgentSettings(Table, group="agent"):
     model: str = option(
         default="",
         kind=TEXT,
-        help="The model of the agent, by the agent's own option for it.",
+        help="The model that the agent uses; passed on by the agent's own option.",
         metavar="NAME",
     )
     agent_arg: tuple[str, ...] = option(

@@ -17,7 +17,7 @@ class GateSettings(Table, group="loop"):
     verify_each: bool = option(
         default=False,
         kind=FLAG,
-        help="Run the --verify command after each iteration that changed something, too.",
+        help="Run the --verify command also after each iteration that changed something.",
         is_switch=True,
     )
     verify_timeout: float | None = option(

@@ -84,7 +84,7 @@ class LoopLimits(Table, group="loop"):
     blocked: str = option(
         default="<promise>BLOCKED</promise>",
         kind=TEXT,
-        help="As --until, but the agent asks for a person: the loop ends with its question and status 75.",
+        help="The loop ends when the agent answers with this text and a question for you; the status is 75.",
     )
 
 

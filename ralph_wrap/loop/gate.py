@@ -126,9 +126,9 @@ class Gate:
         with self._relay.heard_on_stderr(output.hear):
             ended = self._run(number)
         self.last = last = GateResult(number, ended.status, ended.cut, ended.seconds)
-        self._tell(last, promised=iteration.promised)
+        self._log_result(last, promised=iteration.promised)
         if last.word == "failed":
-            self.part = _part(self._command.text, last.outcome, output.text())
+            self.part = _prompt_part(self._command.text, last.outcome, output.text())
             return iteration._replace(verified=False)
         self.part = b""
         if last.passed:
@@ -167,7 +167,7 @@ class Gate:
                 self._context.end_leftovers(self._grace)
         return ended
 
-    def _tell(self, last: GateResult, *, promised: bool) -> None:
+    def _log_result(self, last: GateResult, *, promised: bool) -> None:
         if last.passed:
             log.event("verify.passed", f"verify passed: {self._command.shown}", iteration=last.iteration)
         elif last.word == "failed":
@@ -212,7 +212,7 @@ def excerpt(output: bytes) -> str:
     return f"{first}\n[… {missing:,} bytes are left out here …]\n{last}"
 
 
-def _part(command: str, outcome: str, output: str) -> bytes:
+def _prompt_part(command: str, outcome: str, output: str) -> bytes:
     indented = "\n".join(f"    {line}" for line in command.strip().splitlines())
     return (
         f"\n\n{_BEGIN}\n"

@@ -112,7 +112,10 @@ def _check_gate(settings: Settings) -> None:
 
     """
     if "verify_each" in settings.replaced and settings.verify_each and not settings.verify:
-        raise UsageError("--verify-each: there is no command to run", "--verify COMMAND, or the key verify")
+        raise UsageError(
+            "--verify-each: there is no command to run",
+            'add --verify COMMAND, or write verify = "COMMAND" into .ralph/config.toml',
+        )
     if settings.until.strip() and settings.until.strip() == settings.blocked.strip():
         raise UsageError(
             f"--until and --blocked are the same text: {settings.until.strip()}", "give another one"

@@ -35,13 +35,13 @@ from ralph_wrap.system.text import located
 
 _Event = MutableMapping[str, Any]
 
-_BLOCKED_READER = 1000  # milliseconds to wait for a reader of our stderr that has stopped reading
+_READER_TIMEOUT = 1000  # milliseconds to wait for a reader of our stderr that has stopped reading
 _BLOCK = "_block"  # the key of a text in several lines for people; no line of JSON has it
 FORMAT_VARIABLE = "RALPH_WRAP_LOG_FORMAT"
 """The variable of the option --log-format, which counts for each command."""
 
 _ITERATION = re.compile(r"\biteration [0-9]+\b")
-_MOST_EARLY = 1000  # events that wait for a file
+_MAX_EARLY_EVENTS = 1000  # events that wait for a file
 _CHUNK = 4096  # bytes that fit into a pipe that poll() says has room (pipe(7): PIPE_BUF)
 
 
@@ -185,7 +185,7 @@ class Log:
         for (name, message), count in self._warned.items():
             if count > 1:
                 facts = {"message": f"{count} times in all: {message}", "of": name, "count": count}
-                self.take(_stamped(None, "info", {"event": "warning.repeated", **facts}))
+                self.take(_stamp_event(None, "info", {"event": "warning.repeated", **facts}))
         self._warned.clear()
 
     def rule(self, text: str) -> None:
@@ -236,7 +236,7 @@ class Log:
         line = _json(event)
         if self._early is None:
             self._append(line)
-        elif len(self._early) < _MOST_EARLY:  # a server never has a file for them
+        elif len(self._early) < _MAX_EARLY_EVENTS:  # a server never has a file for them
             self._early.append(line)
         if self._is_printed(event) and not self._came_before(event):
             self._print(event)
@@ -278,7 +278,7 @@ class Log:
         poll = select.poll()
         poll.register(self._descriptor, select.POLLOUT)
         with contextlib.suppress(OSError):
-            while line and poll.poll(_BLOCKED_READER):
+            while line and poll.poll(_READER_TIMEOUT):
                 line = line[os.write(self._descriptor, line[:_CHUNK]) :]
 
 
@@ -301,7 +301,7 @@ def get_logger() -> EventLogger:
         "EventLogger",
         structlog.wrap_logger(
             structlog.ReturnLogger(),
-            processors=(_stamped, _delivered),
+            processors=(_stamp_event, _deliver_event),
             wrapper_class=EventLogger,
             context_class=dict,
             cache_logger_on_first_use=True,
@@ -335,14 +335,14 @@ def on_stderr(
     return Log(2, terminal=terminal, colour=colour, dumb=dumb, also=also, as_json=as_json)
 
 
-def _stamped(_logger: WrappedLogger, method: str, event: _Event) -> _Event:
+def _stamp_event(_logger: WrappedLogger, method: str, event: _Event) -> _Event:
     """Put time, level and name first."""
     seconds, microseconds = divmod(time.time_ns() // 1000, 10**6)
     at = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{microseconds:06}Z"
     return {"at": at, "level": method, "event": event.pop("event"), **event}
 
 
-def _delivered(_logger: WrappedLogger, _method: str, event: _Event) -> _Event:
+def _deliver_event(_logger: WrappedLogger, _method: str, event: _Event) -> _Event:
     """Hand the event to the log in use."""
     current().take(event)
     return event

@@ -81,7 +81,10 @@ def test_the_error_of_a_missing_agent_says_what_installs_it(repo: Repo, tmp_path
     result = run(repo.path, "-a", "claude", "-p", "x", env={"PATH": path})
     (printed,) = result.warnings
     assert (result.status, printed["message"]) == (127, "agent command claude was not found")
-    assert printed["hint"] == ("npm install -g @anthropic-ai/claude-code, or add its directory to PATH")
+    assert printed["hint"] == (
+        "to install it: npm install -g @anthropic-ai/claude-code\n"
+        "if it is installed: add its directory to PATH"
+    )
 
 
 @pytest.mark.parametrize("style", ["stdin", "file"])

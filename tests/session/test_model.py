@@ -37,9 +37,11 @@ def test_each_known_agent_has_an_option_for_it(name: str) -> None:
 def test_a_command_that_is_typed_has_its_own_words() -> None:
     """The error says how to write them."""
     settings = Settings(project=Path(), command=("./a.sh", "b c"), model="big", agent_arg=("--x",))
-    with pytest.raises(UsageError, match="--model and --agent-arg: for an agent that --agent names") as error:
+    with pytest.raises(UsageError, match="--model and --agent-arg: only for an agent") as error:
         with_agent(settings)
-    assert error.value.hint == "write it into the command: ralph-wrap run -- ./a.sh 'b c' --x"
+    assert error.value.hint == (
+        "add the model by the command's own option: ralph-wrap run -- ./a.sh 'b c' --x"
+    )
 
 
 @pytest.fixture
