@@ -55,9 +55,14 @@ class Transcript:
 
     def note(self, words: tuple[str, ...], result: Result) -> None:
         """Note a command that has ended: standard output, standard error, status."""
-        for path in sorted(self._project.glob(".ralph/run/sessions/*")):
-            if path.name[-4:] not in self._agents:
-                self._agents.append(path.name[-4:])
+        printed = result.stdout.decode(errors="replace") + result.stderr
+
+        def order(session: str) -> tuple[str, int]:
+            return session[:-4], printed.find(session[-4:])  # two that started in one second: as printed
+
+        for session in sorted((path.name for path in self._project.glob(".ralph/run/sessions/*")), key=order):
+            if session[-4:] not in self._agents:
+                self._agents.append(session[-4:])
         shown = " ".join(word if re.fullmatch(r"[\w./=:@+-]+", word) else f"'{word}'" for word in words)
         self._parts.append(f"$ ralph-wrap {shown}\n")
         self._parts += [text for text in (result.stdout.decode(errors="replace"), result.stderr) if text]
