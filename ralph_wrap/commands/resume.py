@@ -135,12 +135,14 @@ class Interrupted(NamedTuple):
         ids: those that were interrupted, the oldest first.
         stuck: those that made no progress in several restarts.
         unknown: those whose end is not known, with the reason and what to type.
+        blocked: those that wait for an answer.
 
     """
 
     ids: list[str]
     stuck: list[str]
     unknown: dict[str, tuple[str, str]]
+    blocked: list[str]
 
 
 def interrupted(project: Project) -> Interrupted:
@@ -151,6 +153,7 @@ def interrupted(project: Project) -> Interrupted:
         [agent_id for agent_id, outcome in outcomes.items() if outcome.ended_by in INTERRUPTED],
         [],
         _unreadable_records(project, newest) | _unknown(outcomes),
+        [agent_id for agent_id, outcome in outcomes.items() if outcome.ended_by == report.BLOCKED],
     )
 
 
@@ -171,7 +174,7 @@ def interrupted_by_container_end(project: Project) -> Interrupted:
     ended = [(record, registry) for record, registry in ended if outcomes[record.id].is_of_container]
     stuck = [record.id for record, registry in ended if _is_stuck(project, registry, record)]
     going_on = [record.id for record, _ in ended if record.id not in stuck]
-    return Interrupted(going_on, stuck, _unreadable_records(project, newest) | _unknown(outcomes))
+    return Interrupted(going_on, stuck, _unreadable_records(project, newest) | _unknown(outcomes), [])
 
 
 def _is_older_than_init(record: SessionRecord) -> bool:

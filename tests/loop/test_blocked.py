@@ -109,10 +109,11 @@ def test_lists_show_who_waits(repo: Repo) -> None:
 
 
 def test_resume_all_leaves_it(repo: Repo) -> None:
-    """Without an answer it would ask again."""
-    run(repo.path, *SH, ASK)
+    """Without an answer it would ask again; the command that answers is named."""
+    first = run(repo.path, *SH, ASK)
     resumed = command("resume", "--all", cwd=repo.path)
     assert resumed.status == 0, resumed.stderr
+    assert f'ralph-wrap resume {first.report["id"]} -m "…"' in resumed.stderr
     assert len([*(repo.path / ".ralph/run/sessions").iterdir()]) == 1
 
 

@@ -25,7 +25,7 @@ from ralph_wrap.config import ROWS, Isolation, Settings, load, of_project, trust
 from ralph_wrap.errors import ProblemsError, RalphError, RefusedError, UntrustedError, UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.approval_prompt import can_ask, confirm, shown
-from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_project
+from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, open_project, remark
 from ralph_wrap.interfaces.cli.options import AFTER_DASHES, IDS, Directory, flags, with_options
 from ralph_wrap.interfaces.cli.start import spawn, start
 from ralph_wrap.interfaces.init.child import AT_START
@@ -89,6 +89,8 @@ def resume(
         if every or after_restart:
             considered = interrupted(found) if every else interrupted_by_container_end(found)
             _name_left_out(considered)
+            if every and not any(considered):
+                remark("no session was interrupted")
             names = considered.ids
         claims = _take_over(found, names, flags(typed)["remote"], at_once=take_over)
         chosen = _choose(
@@ -144,6 +146,12 @@ def _name_left_out(considered: Interrupted) -> None:
             "session.not_resumed",
             f"session {agent_id} made no progress after several restarts",
             f"to go on with it all the same: ralph-wrap resume {agent_id}",
+        )
+    for agent_id in considered.blocked:
+        log.warning(
+            "session.not_resumed",
+            f"session {agent_id} waits for an answer",
+            f'ralph-wrap resume {agent_id} -m "…"',
         )
 
 
