@@ -13,6 +13,7 @@ GITLINK = "160000"
 
 _LISTING = ("ls-files", "-v", "-s", "-z")
 _SUBMODULE = re.compile(rb"(?:\A|\0)(.) %s ([0-9a-f]+) \d\t([^\0]+)" % GITLINK.encode())
+_CONFLICT = re.compile(rb"(?:\A|\0). \d+ [0-9a-f]+ [123]\t")
 _HIDDEN = re.compile(rb"(?:\A|\0)([a-zS]) \d+ [0-9a-f]+ \d\t([^\0]+)")
 
 
@@ -60,6 +61,11 @@ class IndexListing(NamedTuple):
     """
 
     output: bytes
+
+    @property
+    def has_conflicts(self) -> bool:
+        """An entry has a stage: git makes no tree of such an index."""
+        return _CONFLICT.search(self.output) is not None
 
     def submodules(self) -> Iterator[SubmoduleEntry]:
         """Yield the submodules; git does not look at files below them."""

@@ -184,7 +184,7 @@ class PrivateIndex:
         yield from (registration / name for name in (EXCLUDES, "config.worktree", "info/sparse-checkout"))
 
     def _begin(self, git: Git, own: Git) -> None:
-        """Take the agent's index; from then on no flag hides a file."""
+        """Take the agent's index; from then on no flag hides a file, and no conflict prevents a tree."""
         self._tree = None
         if self._path.is_dir() and not self._path.is_symlink():
             files.remove_tree(self._path)
@@ -197,6 +197,9 @@ class PrivateIndex:
             run_git(own, "read-tree", head or "--empty")
             listing = list_index(own)
         lift_flags(self._worktree, own, listing)
+        if listing.has_conflicts:  # a file that cannot be staged would leave its conflict, and so no tree
+            resolve(own)
+            listing = list_index(own)
         self._submodules = [*listing.submodules()]
 
     def _read_staged(self, git: Git, head: str | None) -> _Staged:

@@ -291,3 +291,28 @@ def test_files_that_git_cannot_add_are_named_and_the_rest_is_kept(looks: Looks) 
     (problem,) = kept.problems
     assert problem.startswith("1 file cannot be saved (file.txt): ")
     assert looks.tree.repo.show(f"{kept.ref}:new") == b"x\n"
+
+
+@pytest.mark.parametrize("begins", ["first look", "new rule"])
+def test_a_conflict_in_a_file_that_cannot_be_staged(tree: Tree, tmp_path: Path, begins: str) -> None:
+    """Each look stores the rest: the conflict does not stay in our index, whenever that begins."""
+    looks, inside = Looks(tree, tmp_path / "session"), tree.inside
+    if begins == "new rule":
+        looks.take()
+        inside.write(".gitignore", "*.ignored\nbuild/\n*.new\n")
+    inside.git("checkout", "-qb", "other")
+    inside.write("file.txt", "theirs\n")
+    inside.git("commit", "-qm", "theirs", "file.txt")
+    inside.git("checkout", "-q", "-")
+    inside.write("file.txt", "ours\n")
+    inside.git("commit", "-qm", "ours", "file.txt")
+    inside.git("merge", "-q", "other", check=False)
+    _replace_by_pipe(tree.path / "file.txt")
+    for number in ("1", "2"):
+        inside.write("new", number)
+        kept = looks.take()
+        assert [problem.partition(": ")[0] for problem in kept.problems if "file.txt" in problem] == [
+            "1 file cannot be saved (file.txt)"
+        ]
+        assert tree.repo.show(f"{kept.ref}:new") == number.encode()
+        assert tree.repo.show(f"{kept.ref}:file.txt") == b"ours\n"
