@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import stat
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,9 @@ from tests.support.repo import Repo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
+
+    import pytest
 
     from ralph_wrap.git import Git, Repository
     from ralph_wrap.worktree.model import LinkedWorktree
@@ -100,6 +104,42 @@ def make_tree(
         registered=registered,
     )
     return Tree(repo, linked)
+
+
+def edit_while_staging(patch: pytest.MonkeyPatch, module: ModuleType, path: Path) -> None:
+    """Edit a file once after git has read it, as if git wrote the index a second later.
+
+    Arguments:
+        patch: lasts as long as git is slow.
+        module: uses ``stage_changes`` and ``write_tree``.
+        path: gets the content ``first``, which git reads, and then ``final``, in the same second.
+
+    """
+    stage, write = module.stage_changes, module.write_tree
+    edited = list[bool]()
+
+    def _slow(scratch: Git) -> None:
+        later = time.time() + 1
+        os.utime(str(scratch.index_file), (later, later))
+
+    def _stage(scratch: Git, *arguments: object) -> object:
+        if not edited:
+            time.sleep(1 - time.time() % 1)
+            path.write_bytes(b"first\n")
+        done = stage(scratch, *arguments)
+        if not edited:
+            path.write_bytes(b"final\n")
+            edited.append(True)
+        _slow(scratch)
+        return done
+
+    def _write(scratch: Git) -> object:
+        tree = write(scratch)
+        _slow(scratch)
+        return tree
+
+    patch.setattr(module, "stage_changes", _stage)
+    patch.setattr(module, "write_tree", _write)
 
 
 def on_disk(top: Path) -> Listing:

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from ralph_wrap.worktree.model import LinkedWorktree
 
 _NO_FILTER = {"unspecified", "unset", "set"}  # values of the attribute (git-check-attr(1)) that name none
 _CLOSED = "they may not be read"
+_SECOND = 1_000_000_000  # in nanoseconds
 
 
 @contextlib.contextmanager
@@ -62,6 +64,29 @@ def copy_index(worktree: LinkedWorktree, scratch: Git) -> None:
     # the time of the index. With a newer time it would miss these changes.
     if scratch.index_file is not None and not scratch.index_file.exists():
         files.copy(worktree.registration / "index", scratch.index_file)
+
+
+@contextlib.contextmanager
+def reading_anew(scratch: Git) -> Iterator[None]:
+    """Give the copy a time before this block, if git writes it in the block.
+
+    A process may write to the files meanwhile. Git compares the seconds of the times. If it writes the index
+    a second after it has read a file, it takes that file for unchanged later, although an edit of the same
+    size has followed in the same second: only files that are not older than the index are read again
+    (https://git-scm.com/docs/racy-git). With an older time, git reads each later file again.
+
+    Arguments:
+        scratch: git in the worktree with a copy of its index, perhaps one that the block makes.
+
+    """
+    began = time.time_ns() - _SECOND  # the clock of a file system may be a little behind
+    try:
+        yield
+    finally:
+        if scratch.index_file is not None:
+            with contextlib.suppress(FileNotFoundError):
+                if scratch.index_file.stat().st_mtime_ns > began:  # otherwise git has not written it
+                    os.utime(scratch.index_file, ns=(began, began))
 
 
 def fresh_copy(worktree: LinkedWorktree, scratch: Git) -> None:

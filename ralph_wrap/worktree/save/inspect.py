@@ -17,7 +17,14 @@ from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save.clones import sort_nested, still_clones
 from ralph_wrap.worktree.save.commits import named_commits, named_objects, unreachable
-from ralph_wrap.worktree.save.index import fresh_copy, index_digest, lift_flags, not_in_index, status_of
+from ralph_wrap.worktree.save.index import (
+    fresh_copy,
+    index_digest,
+    lift_flags,
+    not_in_index,
+    reading_anew,
+    status_of,
+)
 from ralph_wrap.worktree.save.registration import operation, unsaved_bookkeeping
 from ralph_wrap.worktree.save.result import Losses, SavedWork
 from ralph_wrap.worktree.save.walk import DirectoryWalk, walk
@@ -53,7 +60,7 @@ def look(
     """
     fresh_copy(worktree, scratch)
     reading = scratch if scratch.index_file is not None and scratch.index_file.exists() else git
-    with start_status(reading) as running:
+    with reading_anew(scratch), start_status(reading) as running:
         walked = walk(worktree.path, inner, git.cancel or NEVER)
         problems += walked.problems
         problems += unsaved_bookkeeping(worktree)
@@ -71,8 +78,9 @@ def look(
         directory = worktree.path / entry.path
         if directory.is_dir() and not (directory / ".git").exists() and any(directory.iterdir()):
             problems.append(f"git does not look at the files below the submodule's path {entry.path}")
-    if lift_flags(worktree, scratch, listing):
-        return status_of(scratch), walked
+    with reading_anew(scratch):
+        if lift_flags(worktree, scratch, listing):
+            return status_of(scratch), walked
     return parse_status(answer), walked
 
 

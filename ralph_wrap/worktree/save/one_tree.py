@@ -43,6 +43,7 @@ from ralph_wrap.worktree.save.index import (
     differing_files,
     index_digest,
     lift_flags,
+    reading_anew,
     resolve,
     stage_changes,
     status_of,
@@ -411,7 +412,8 @@ def _save_beside_damage(saving: _Saving, present: Sequence[str], damage: str) ->
         apart = StoreApart(stack, tree, git, request.session, present)
         apart.store_again(saving.index_copy)
         if not request.commits_only:
-            picture = _picture_on(saving, apart, whole, problems)
+            with reading_anew(saving.scratch):
+                picture = _picture_on(saving, apart, whole, problems)
             paths = changed_paths(apart.git(git), picture.head_tree, picture.tree)
             commit = _commit(saving, apart, picture) if paths or not picture.shows_head else None
         at_head = [whole] if whole and whole not in present else []

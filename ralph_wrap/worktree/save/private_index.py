@@ -34,6 +34,7 @@ from ralph_wrap.worktree.save.index import (
     fresh_copy,
     lift_flags,
     may_be_sparse,
+    reading_anew,
     resolve,
     stage_changes,
     status_of,
@@ -137,6 +138,10 @@ class PrivateIndex:
         require_plain(self._worktree)
         git = self._worktree.git(git)  # anew: an agent may have replaced a link
         own = git._replace(index_file=self._path)
+        with reading_anew(own):  # an edit that this look misses is in the next one
+            return self._look(git, own)
+
+    def _look(self, git: Git, own: Git) -> WorktreeState:
         is_new = self._begin_if_needed(git, own)
         status = status_of(own, ignored=False)
         if not is_new and any(_is_rule(path) for path in (*status.unstaged, *status.new)):

@@ -10,7 +10,7 @@ from ralph_wrap.git import Git, Head, commit_and_parents, commit_tree, read_comm
 from ralph_wrap.git.index import write_tree
 from ralph_wrap.git.status import Status
 from ralph_wrap.worktree.model import LinkedWorktree
-from ralph_wrap.worktree.save.index import copy_index, may_be_read, resolve, stage_changes
+from ralph_wrap.worktree.save.index import copy_index, may_be_read, reading_anew, resolve, stage_changes
 from ralph_wrap.worktree.save.walk import Unreadable
 
 WORK_TITLE = "ralph: saved work of session "
@@ -160,11 +160,12 @@ def write_trees(
     except FileNotFoundError:  # after a checkout, a power failure can take it, and an agent at any time
         problems.append(NO_INDEX)
         run_git(scratch, "read-tree", head.commit or "--empty")
-    if status.unmerged:
-        resolve(scratch)
-    index_tree = write_tree(scratch)
-    left, reason = stage_changes(scratch, (*status.unstaged, *status.new), status.nested)
-    tree = write_tree(scratch)
+    with reading_anew(scratch):
+        if status.unmerged:
+            resolve(scratch)
+        index_tree = write_tree(scratch)
+        left, reason = stage_changes(scratch, (*status.unstaged, *status.new), status.nested)
+        tree = write_tree(scratch)
     if left:
         problems.append(unsaved_files(worktree, left, reason))
     head_tree = head.tree

@@ -20,7 +20,17 @@ from ralph_wrap.worktree.save.checkpoint import Snapshots
 from tests.support.profiles import costly_examples
 from tests.support.repo import make_repo
 from tests.support.submodules import ALLOWED
-from tests.support.trees import ID, SESSION, Listing, Tree, in_git, make_tree, on_disk, put
+from tests.support.trees import (
+    ID,
+    SESSION,
+    Listing,
+    Tree,
+    edit_while_staging,
+    in_git,
+    make_tree,
+    on_disk,
+    put,
+)
 from tests.worktree.save.test_property import LISTINGS
 
 if TYPE_CHECKING:
@@ -110,6 +120,19 @@ def test_a_file_that_the_agent_hides_is_seen(looks: Looks, flag: str) -> None:
     looks.tree.inside.git("update-index", flag, "file.txt")
     looks.tree.inside.write("file.txt", "hidden\n")
     assert looks.files()[b"file.txt"] == ("100644", b"hidden\n")
+
+
+def test_an_edit_while_a_look_stages_is_in_the_next_look(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Same size and same second, and git writes the index a second later."""
+    path = looks.tree.path / "new"
+    edit_while_staging(monkeypatch, private_index, path)
+    path.write_text("status names it\n")
+    looks.look()
+    monkeypatch.undo()
+    assert path.read_bytes() == b"final\n"
+    assert looks.files()[b"new"][1] == b"final\n"
 
 
 def test_an_edit_of_the_same_size_in_the_same_second_is_seen(looks: Looks) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.trees import ID, WIP, Tree, in_git, on_disk
+from ralph_wrap.worktree.save import trees
+from tests.support.trees import ID, WIP, Tree, edit_while_staging, in_git, on_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,6 +166,15 @@ def test_git_alone_would_have_lost_a_flagged_file(tree: Tree, flag: str) -> None
     tree.repo.git("worktree", "unlock", tree.path)
     tree.repo.git("worktree", "remove", tree.path)
     assert not tree.path.exists()
+
+
+def test_an_edit_while_the_save_stages(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same size, same second, and git writes the index a second later: the file is read again."""
+    path = tree.path / "new"
+    path.write_text("status names it\n")
+    edit_while_staging(monkeypatch, trees, path)
+    assert tree.finish().kept is None
+    assert tree.repo.show(f"{WIP}:new") == b"final\n"
 
 
 def test_an_edit_in_the_moment_of_the_last_index_write(tree: Tree) -> None:
