@@ -19,9 +19,10 @@ def thin(
     tree: LinkedWorktree, git: Git, record: SessionRecord, choose: Callable[[Collection[int]], set[int]]
 ) -> None:
     """Delete the snapshots that *choose* returns, as :func:`ralph_wrap.worktree.thinning.thin_snapshots`."""
+    branch = record.branch or f"ralph/{record.id}"
     git = git._replace(cwd=tree.common_dir, git_dir=tree.common_dir)
     try:
-        gone = thin_snapshots(git, record.id, record.session, time.time(), choose)
+        gone = thin_snapshots(git, record.id, record.session, time.time(), choose, branch)
     except (GitError, OSError) as error:
         log.event("snapshots.not_thinned", reason=str(error))
         return

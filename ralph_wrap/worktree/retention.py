@@ -8,7 +8,8 @@
 2. *Snapshots without a branch*: the user has deleted ``ralph/<id>`` and ``ralph/<id>-wip`` with plain git.
    The newest one becomes a dropped branch, ``ralph/<id>-wip``. So ``restore`` brings it back, and the rest is
    as in 1. None goes while ``commit-<n>`` or ``submodule-<n>`` of the id is a commit that no branch, tag or
-   remote branch contains.
+   remote branch contains, and none while the first parent of one is in none of these and not in the newest
+   one: that commit was at HEAD, and the agent has reset it away.
 3. *The files of a session*, ``keep_sessions`` after its end, and the snapshots of its iterations. All of this
    must hold:
 
@@ -18,6 +19,8 @@
    - Each of its branches that exists, also ``ralph/<id>-wip``, is contained in the main branch: commit by
      commit, not by its patches. A branch with any other commit keeps everything of its session.
    - Nothing of its id can be restored, and none of its snapshots is ``commit-<n>`` or ``submodule-<n>``.
+   - The branches of the session contain the first parent of each of its snapshots. One that they do not
+     contain may have no other copy: it gets a ref ``commit-<n>``, which keeps the session.
    - If there are snapshots of its id, each session of this id is due, and each report says that it ended in
      order and kept no worktree: then the save at its end is newer than each of them.
    - If it belongs to a batch, that has noted that the task is done.
@@ -49,8 +52,8 @@ from ralph_wrap.branches import HEADS, WIP
 from ralph_wrap.branches.dropped import DROPPED, DROPPED_ELSEWHERE, branch_of
 from ralph_wrap.branches.intake import BASES
 from ralph_wrap.branches.sessions import RecordedSession
-from ralph_wrap.errors import NotARepositoryError
-from ralph_wrap.git import commits_without, existing_commits, list_refs
+from ralph_wrap.errors import GitError, NotARepositoryError
+from ralph_wrap.git import Git, commits_without, existing_commits, list_refs
 from ralph_wrap.git.quarantine import SUBMODULES, owners
 from ralph_wrap.git.transaction import RefChange, change_refs, ref_times
 from ralph_wrap.state import report
@@ -69,6 +72,7 @@ from ralph_wrap.state.registry import Registry
 from ralph_wrap.state.report import SessionReport
 from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.worktree.save.commits import lone_parents, make_snapshots
 
 SNAPSHOTS = "refs/ralph/snapshots/"
 """The refs of commits that no branch holds, by agent id."""
@@ -283,10 +287,10 @@ def drop_loose_snapshots(project: Project, now: float, *, dry_run: bool = False)
     found, changes = list[LooseSnapshots](), list[RefChange]()
     for agent_id in sorted(filter(is_agent_id, by_id.keys() - in_use)):
         refs = by_id[agent_id]
-        if lone := _only_copies(project, refs):
-            found.append(LooseSnapshots(agent_id, "", len(refs), f"no branch has the commits of {lone}"))
-            continue
         newest = max(refs, key=iteration_of)
+        if lone := _only_copies(project, refs, refs[newest]):
+            found.append(LooseSnapshots(agent_id, "", len(refs), f"no branch has {lone}"))
+            continue
         ref = f"{DROPPED}{agent_id}" + WIP * (iteration_of(newest) > 0)
         changes += [RefChange(newest, refs[newest], refs[newest]), RefChange(ref, None, refs[newest])]
         found.append(LooseSnapshots(agent_id, ref, len(refs)))
@@ -301,20 +305,32 @@ def iteration_of(ref: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def _only_copies(project: Project, refs: Mapping[str, str]) -> str:
-    """Return the first of an id's other commits that only its ref contains; empty if there is none.
+def _only_copies(project: Project, refs: Mapping[str, str], newest: str) -> str:
+    """Return what may have no copy but below the refs of an id; empty if there is nothing.
 
-    No branch below ``ralph/`` counts: the next drop may delete it.
+    It is one of the other commits, or the first parent of a snapshot. No branch below ``ralph/`` counts: the
+    next drop may delete it.
+
+    Arguments:
+        refs: of the id.
+        newest: the snapshot that becomes a dropped branch, which holds its own parents.
+
     """
-    others = {ref: tip for ref, tip in refs.items() if not iteration_of(ref)}
-    if not others:
-        return ""
     holding = list_refs(project.git, HEADS, "refs/tags/", "refs/remotes/")
     tips = {tip for ref, tip in holding.items() if not ref.startswith(branches.OURS)}
     with objects_of(project) as objects:
-        known = existing_commits(objects, tips)
-        lacking = {commit.id for commit in commits_without(objects, [*others.values()], *known)}
-    return next((ref for ref, tip in sorted(others.items()) if tip in lacking), "")
+        known, whole = existing_commits(objects, tips), {*existing_commits(objects, refs.values())}
+        others = {tip for ref, tip in refs.items() if not iteration_of(ref)} & whole
+        lacking = {commit.id for commit in commits_without(objects, others, *known)}
+        for ref, tip in sorted(refs.items()):
+            if tip not in whole or tip in lacking:
+                return f"the commits of {ref}"
+        snapshots = [tip for ref, tip in refs.items() if iteration_of(ref)]
+        try:
+            lone = lone_parents(objects, snapshots, [*known, newest])
+        except GitError:  # a commit is missing
+            return "all commits of its snapshots"
+    return f"commit {lone[0]}" if lone else ""
 
 
 # The files of sessions
@@ -341,7 +357,7 @@ def clean_sessions(project: Project, keep: float, now: float, *, dry_run: bool =
     if not old and not path.exists():
         return []
     needs = _Needs(project, old)
-    due = [found for found in old if needs.allow(found)]
+    due = needs.without_lone_commits([found for found in old if needs.allow(found)], dry_run=dry_run)
     looks = _first_looks(path, [found.record.session for found in due], now, dry_run=dry_run)
     wait = min(keep, SECOND_LOOK)
     rows = []
@@ -441,8 +457,11 @@ class _Needs:
             owner.partition(SUBMODULES)[0] for owner in owners(project.repository.common_dir / "objects")
         }
         self._settled = self._settled_ids(old)
-        tips = {self._heads[name] for found in old for name in _names_of(found.record) & self._heads.keys()}
-        self._landed = _landed(project, tips)
+        self._landed = _landed(project, {tip for found in old for tip in self._tips(found.record)})
+
+    def _tips(self, record: SessionRecord) -> set[str]:
+        """Return the commits of the branches of a session."""
+        return {self._heads[name] for name in _names_of(record) & self._heads.keys()}
 
     def allow(self, found: _EndedSession) -> bool:
         """Return whether nothing needs the files of a session."""
@@ -450,7 +469,7 @@ class _Needs:
         names = _names_of(record)
         if self._project.repository is None and record.branch is not None:
             return False
-        existing = {self._heads[name] for name in names & self._heads.keys()}
+        existing = self._tips(record)
         snapshots = self._snapshots.get(record.id, {})
         return (
             not self._is_in_use(found)
@@ -460,6 +479,41 @@ class _Needs:
             and all(map(iteration_of, snapshots))
             and (not snapshots or (bool(existing) and record.id in self._settled))
         )
+
+    def without_lone_commits(
+        self, allowed: Collection[_EndedSession], *, dry_run: bool
+    ) -> list[_EndedSession]:
+        """Return the sessions whose snapshots hold no commit that their branches do not contain.
+
+        The snapshots of the others stay, and these commits get refs ``commit-<n>``.
+
+        Arguments:
+            allowed: the sessions.
+            dry_run: make no ref.
+
+        Raises:
+            GitError: a ref cannot be made.
+            OSError: no private directory can be made.
+            RalphError: the repository cannot be used.
+
+        """
+        suspects = [found for found in allowed if found.record.id in self._snapshots]
+        if not suspects:
+            return [*allowed]
+        with objects_of(self._project) as objects:
+            lone = {found.directory: self._lone_commits(objects, found.record) for found in suspects}
+        if not dry_run:
+            by_id = {found.record.id: lone[found.directory] or () for found in suspects}
+            for agent_id, commits in by_id.items():
+                make_snapshots(self._project.git, agent_id, commits)
+        return [found for found in allowed if lone.get(found.directory, []) == []]
+
+    def _lone_commits(self, objects: Git, record: SessionRecord) -> list[str] | None:
+        """Return the commits that only the snapshots of a session may hold; ``None`` if that is not known."""
+        try:
+            return lone_parents(objects, self._snapshots[record.id].values(), self._tips(record))
+        except GitError:  # a commit is missing
+            return None
 
     def _settled_ids(self, old: Collection[_EndedSession]) -> set[str]:
         """Return the ids whose every session is among the old ones, and has ended in order."""

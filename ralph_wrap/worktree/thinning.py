@@ -8,22 +8,26 @@ one has all work that was uncommitted then. An older one is only history.
 - The message of a commit names its session and iteration. The snapshot of an earlier session of the same id
   stays, and so does one of a HEAD that was away from the branch.
 - An agent can reset its branch, and then a snapshot may be the only thing that contains an earlier commit. A
-  commit below a snapshot that no other ref contains gets a ref ``commit-<n>`` first.
-- The refs go in one transaction that names their commits. If git fails, all stay.
+  commit below a snapshot gets a ref ``commit-<n>`` first, unless the branch of the session or an earlier
+  ``commit-<n>`` contains it. No other ref counts: anybody may delete it meanwhile.
+- The refs go in one transaction that names their commits, and those of the branch and of each ``commit-<n>``,
+  which are the proof. If one of them has moved, or git fails, all stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from ralph_wrap.branches import HEADS
 from ralph_wrap.git import Git, decode_lines, run_git
 from ralph_wrap.git.transaction import RefChange, change_refs
 from ralph_wrap.worktree.retention import SNAPSHOTS, iteration_of
-from ralph_wrap.worktree.save.commits import make_snapshots, unreachable
+from ralph_wrap.worktree.save.commits import lone_parents, make_snapshots
 from ralph_wrap.worktree.save.trees import SNAPSHOT_TITLE
 
 _RECENT, _BY_TENS, _AFTER_END = 50, 500, 20  # snapshots
-_WITH_MESSAGES = "--format=%(refname)%00%(objectname)%00%(parent)%00%(contents:subject)"
+_WITH_MESSAGES = "--format=%(refname)%00%(objectname)%00%(contents:subject)"
+_WITH_TARGETS = "--format=%(refname)%00%(objectname)%00%(symref)"
 
 
 def superseded(numbers: Collection[int]) -> set[int]:
@@ -53,7 +57,12 @@ def superseded_at_end(numbers: Collection[int]) -> set[int]:
 
 
 def thin_snapshots(
-    git: Git, agent_id: str, session: str, now: float, choose: Callable[[Collection[int]], set[int]]
+    git: Git,
+    agent_id: str,
+    session: str,
+    now: float,
+    choose: Callable[[Collection[int]], set[int]],
+    branch: str,
 ) -> list[str]:
     """Delete snapshots of iterations of a session, and return their refs.
 
@@ -63,24 +72,38 @@ def thin_snapshots(
         session: session id.
         now: seconds since 1970.
         choose: returns those of some iterations whose snapshots go.
+        branch: of the session, without ``refs/heads/``.
 
     Raises:
         GitError: git failed; no snapshot has gone.
 
     """
     prefix = f"{SNAPSHOTS}{agent_id}/"
-    own: dict[int, tuple[str, str]] = {}  # object id and parents, by iteration
+    own: dict[int, str] = {}  # object id by iteration
     for line in decode_lines(run_git(git, "for-each-ref", _WITH_MESSAGES, prefix).stdout):
-        ref, oid, parents, subject = line.split("\0")
+        ref, oid, subject = line.split("\0")
         number = iteration_of(ref)
         if number and subject == f"{SNAPSHOT_TITLE}{number} of session {session}":
-            own[number] = oid, parents
+            own[number] = oid
     gone = {f"{prefix}{number}": own[number] for number in sorted(choose(own.keys()))}
     if not gone:
         return []
-    heads = [parents.split(" ")[0] for _, parents in gone.values() if parents]  # a second one is the index
-    lone = unreachable(git, [*dict.fromkeys(heads)], without=gone)
-    make_snapshots(git, agent_id, lone)
-    changes = [RefChange(ref, oid, None) for ref, (oid, _) in gone.items()]
+    holding = _holding(git, prefix, branch)
+    make_snapshots(git, agent_id, lone_parents(git, gone.values(), holding.values()))
+    changes = [RefChange(ref, oid, oid) for ref, oid in holding.items()]
+    changes += [RefChange(ref, oid, None) for ref, oid in gone.items()]
     change_refs(git, changes, "ralph-wrap: newer ones have replaced it", int(now))
     return [*gone]
+
+
+def _holding(git: Git, prefix: str, branch: str) -> dict[str, str]:
+    """Return the refs of a session that stay: its branch, and the commits that are on no branch.
+
+    A symbolic ref contains nothing: it can lead to a ref that goes.
+    """
+    refs = {}
+    for line in decode_lines(run_git(git, "for-each-ref", _WITH_TARGETS, HEADS + branch, prefix).stdout):
+        ref, oid, target = line.split("\0")
+        if not target and (ref == HEADS + branch or not iteration_of(ref)):
+            refs[ref] = oid
+    return refs

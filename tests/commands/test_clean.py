@@ -105,6 +105,86 @@ def test_the_snapshots_of_a_landed_session_go_with_its_files(repo: Repo) -> None
     assert sorted(refs(repo)) == ["heads/ralph/aaaa", "heads/ralph/bbbb", "ralph/snapshots/bbbb/1"]
 
 
+def _snapshot(repo: Repo, agent_id: str, number: int, *parents: str) -> str:
+    """Make a snapshot of an iteration, with HEAD and perhaps the index as parents, and return its commit."""
+    options = [option for parent in parents for option in ("-p", parent)]
+    message = f"ralph: after iteration {number} of session 20260102T030405Z-{agent_id}"
+    commit = repo.git("commit-tree", f"{parents[0]}^{{tree}}", *options, "-m", message)
+    repo.git("update-ref", f"refs/ralph/snapshots/{agent_id}/{number}", commit)
+    return commit
+
+
+def _reset_commit(repo: Repo, start: str = "main") -> str:
+    """Make a commit that no branch has any more, and return it."""
+    commit = grow(repo, "gone", start, {"gone": "gone\n"})
+    repo.git("branch", "-D", "gone")
+    return commit
+
+
+def test_a_commit_that_the_agent_has_reset_away_stays(repo: Repo) -> None:
+    """A snapshot has it as its first parent; it gets a ref of its own, once, and a dry run makes none."""
+    first = _reset_commit(repo)
+    lone = _reset_commit(repo, first)
+    repo.git("branch", "ralph/aaaa")
+    for number, head in enumerate((repo.head, first, lone, lone), 1):
+        _snapshot(repo, "aaaa", number, head)
+    _old_session(repo, "aaaa")
+    before = refs(repo)
+    assert _clean(repo, dry_run=True) == []
+    assert refs(repo) == before
+    for days in range(4):
+        assert _clean(repo, NOW + days * DAY) == []
+    assert _sessions(repo) == ["aaaa"]
+    assert refs(repo) == {**before, "ralph/snapshots/aaaa/commit-1": lone}
+
+
+def test_a_commit_that_only_another_branch_has_stays(repo: Repo) -> None:
+    """The user may delete that branch; the index, the second parent, may go."""
+    topic = grow(repo, "topic", "main", {"new": "new\n"})
+    index = repo.git("commit-tree", "main^{tree}", "-p", "main", "-m", "the index")
+    for agent_id, head in (("aaaa", topic), ("bbbb", repo.head)):
+        repo.git("branch", f"ralph/{agent_id}", "main")
+        _snapshot(repo, agent_id, 1, head, index)
+        _old_session(repo, agent_id)
+    _clean_twice(repo)
+    assert _sessions(repo) == ["aaaa"]
+    assert refs(repo)["ralph/snapshots/aaaa/commit-1"] == topic
+    assert "ralph/snapshots/bbbb/1" not in refs(repo)
+
+
+def test_a_snapshot_that_cannot_be_read_keeps_its_session(repo: Repo) -> None:
+    """What it holds is not known; another session goes."""
+    for agent_id in ("aaaa", "bbbb"):
+        repo.git("branch", f"ralph/{agent_id}")
+        commit = _snapshot(repo, agent_id, 1, repo.head)
+        _old_session(repo, agent_id)
+        if agent_id == "aaaa":
+            repo.git("update-ref", "-d", "refs/ralph/snapshots/aaaa/1")
+            lost = repo.git("commit-tree", "main^{tree}", "-p", commit, "-m", "lost")
+            repo.git("update-ref", "refs/ralph/snapshots/aaaa/1", lost)
+            (repo.path / ".git" / "objects" / lost[:2] / lost[2:]).unlink()
+    _clean_twice(repo)
+    assert _sessions(repo) == ["aaaa"]
+    assert (repo.path / ".git" / "refs" / "ralph" / "snapshots" / "aaaa" / "1").exists()
+
+
+def test_a_whole_run_whose_agent_resets_a_commit_away_loses_nothing(repo: Repo) -> None:
+    """The branch is merged, and the session has ended in order."""
+    script = """case $RALPH_ITERATION in
+    1) echo X > x; git add x; git commit -qm X; echo new > new;;
+    2) git reset -q --hard HEAD~1; rm -f new; echo Y > y; git add y; git commit -qm Y;;
+    esac"""
+    assert run(repo.path, "-n", "3", "--", "sh", "-c", script).status == 0
+    [agent_id] = _sessions(repo)
+    lone = repo.git("rev-parse", f"refs/ralph/snapshots/{agent_id}/1^1")
+    assert repo.git("log", "-1", "--format=%s", lone) == "X"
+    repo.git("merge", "--quiet", f"ralph/{agent_id}")
+    for days in (100, 102, 104):
+        _clean(repo, NOW + days * DAY)
+    assert lone not in repo.git("fsck", "--unreachable", "--no-reflogs")
+    assert refs(repo)[f"ralph/snapshots/{agent_id}/commit-1"] == lone
+
+
 def _branch(repo: Repo, _: Path) -> None:
     grow(repo, "ralph/bbbb", "main", {"new": "new\n"})
 
@@ -403,6 +483,52 @@ def test_the_only_copy_of_commits_stays(repo: Repo) -> None:
     assert refs(repo) == before
     repo.git("branch", "topic", commit)
     assert [item.action for item in _clean(repo)] == ["dropped"]
+
+
+def test_a_commit_that_only_an_older_snapshot_holds_stays(repo: Repo) -> None:
+    """All of the id stay, or it would go with the dropped branch; no branch of a session counts."""
+    lone = _reset_commit(repo)
+    _snapshot(repo, "aaaa", 1, lone)
+    _snapshot(repo, "aaaa", 2, repo.head)
+    repo.git("branch", "ralph/bbbb", lone)
+    before = refs(repo)
+    for days in (0, 31, 33):
+        [item] = _clean(repo, NOW + days * DAY)
+        assert (item.name, item.action) == ("aaaa", "kept")
+        assert f"no branch has commit {lone}" in item.note
+        assert refs(repo) == before
+    repo.git("tag", "topic", lone)
+    assert [item.action for item in _clean(repo)] == ["dropped"]
+
+
+def test_what_the_newest_snapshot_holds_goes_with_it(repo: Repo) -> None:
+    """It can be restored, so nothing is lost with the others."""
+    first = _reset_commit(repo)
+    _snapshot(repo, "aaaa", 1, first)
+    newest = _snapshot(repo, "aaaa", 2, _reset_commit(repo, first))
+    assert [item.action for item in _clean(repo)] == ["dropped"]
+    assert refs(repo)["ralph/dropped/aaaa-wip"] == newest
+
+
+def test_loose_snapshots_of_a_commit_that_cannot_be_read_stay(repo: Repo) -> None:
+    """What it contains is not known; another id is dropped."""
+    lone = _reset_commit(repo)
+    _snapshot(repo, "aaaa", 1, lone)
+    _snapshot(repo, "aaaa", 2, repo.head)
+    _snapshot(repo, "bbbb", 3, repo.head)
+    (repo.path / ".git" / "objects" / lone[:2] / lone[2:]).unlink()
+    assert [(item.name, item.action) for item in _clean(repo)] == [("aaaa", "kept"), ("bbbb", "dropped")]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_loose_snapshots_that_cannot_be_read_stay(repo: Repo, number: int) -> None:
+    """Another id is dropped."""
+    for one in (1, 2):
+        commit = _snapshot(repo, "aaaa", one, repo.head)
+        if one == number:
+            (repo.path / ".git" / "objects" / commit[:2] / commit[2:]).unlink()
+    _snapshot(repo, "bbbb", 3, repo.head)
+    assert [(item.name, item.action) for item in _clean(repo)] == [("aaaa", "kept"), ("bbbb", "dropped")]
 
 
 # Other commands

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ralph_wrap.errors import GitError
+from ralph_wrap.git.transaction import change_refs
 from ralph_wrap.state.project import find_project
+from ralph_wrap.worktree import thinning
 from ralph_wrap.worktree.save.trees import AWAY_TITLE, SNAPSHOT_TITLE
 from ralph_wrap.worktree.thinning import superseded, superseded_at_end, thin_snapshots
 from tests.support.histories import grow
 from tests.support.sessions import run
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tests.support.repo import Repo
 
 pytestmark = pytest.mark.usefixtures("trusted")
@@ -60,9 +65,13 @@ def _snapshot(repo: Repo, number: int, title: str = SNAPSHOT_TITLE, session: str
     return commit
 
 
-def _thin(repo: Repo) -> list[str]:
+def _thin(repo: Repo, branch: str = "main") -> list[str]:
     git = find_project(repo.path, os.environ).git
-    return thin_snapshots(git, "aaaa", SESSION, time.time(), lambda numbers: {*numbers} - {max(numbers)})
+
+    def choose(numbers: Collection[int]) -> set[int]:
+        return {*numbers} - {max(numbers)}
+
+    return thin_snapshots(git, "aaaa", SESSION, time.time(), choose, branch)
 
 
 def _left(repo: Repo) -> list[str]:
@@ -101,6 +110,57 @@ def test_a_commit_that_only_a_snapshot_holds_gets_a_ref_first(repo: Repo) -> Non
     assert _thin(repo) == [f"{PREFIX}1"]
     assert _left(repo) == ["2", "commit-1"]
     assert repo.git("rev-parse", f"{PREFIX}commit-1") == lone
+
+
+@pytest.mark.parametrize("name", ["refs/heads/topic", "refs/tags/topic", "refs/remotes/origin/topic"])
+def test_what_only_another_ref_holds_gets_a_ref_first(repo: Repo, name: str) -> None:
+    """Anybody may delete that one meanwhile; nothing more is made by the next thinning."""
+    base = repo.head
+    lone = grow(repo, "gone", "main", {"new": "new\n"})
+    repo.git("update-ref", name, lone)
+    repo.git("checkout", "--quiet", "--detach", lone)
+    _snapshot(repo, 1)
+    _snapshot(repo, 2)
+    repo.git("checkout", "--quiet", "--detach", base)
+    repo.git("branch", "-D", "gone")
+    _snapshot(repo, 3)
+    assert _thin(repo) == [f"{PREFIX}1", f"{PREFIX}2"]
+    assert _left(repo) == ["3", "commit-1"]
+    assert repo.git("rev-parse", f"{PREFIX}commit-1") == lone
+    repo.git("checkout", "--quiet", "--detach", lone)
+    _snapshot(repo, 4)
+    _snapshot(repo, 5)
+    assert _thin(repo) == [f"{PREFIX}3", f"{PREFIX}4"]
+    assert _left(repo) == ["5", "commit-1"]
+
+
+def test_a_branch_that_is_a_symbolic_ref_holds_nothing(repo: Repo) -> None:
+    """An agent has let its branch lead to a ref that goes."""
+    lone = grow(repo, "gone", "main", {"new": "new\n"})
+    repo.git("checkout", "--quiet", "--detach", lone)
+    _snapshot(repo, 1)
+    _snapshot(repo, 2)
+    repo.git("branch", "-D", "gone")
+    repo.git("symbolic-ref", "refs/heads/ralph/aaaa", f"{PREFIX}1")
+    assert _thin(repo, "ralph/aaaa") == [f"{PREFIX}1"]
+    assert repo.git("rev-parse", f"{PREFIX}commit-1") == lone
+
+
+def test_a_branch_that_moves_meanwhile_keeps_all(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was the proof: a process that the agent has left resets it, and nothing has gone."""
+    lone = grow(repo, "ralph/aaaa", "main", {"new": "new\n"})
+    repo.git("checkout", "--quiet", "--detach", lone)
+    _snapshot(repo, 1)
+    _snapshot(repo, 2)
+
+    def change(*arguments: object) -> None:
+        repo.git("branch", "--force", "ralph/aaaa", "main")
+        change_refs(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(thinning, "change_refs", change)
+    with pytest.raises(GitError):
+        _thin(repo, "ralph/aaaa")
+    assert _left(repo) == ["1", "2"]
 
 
 def test_an_orderly_end_leaves_twenty(repo: Repo) -> None:

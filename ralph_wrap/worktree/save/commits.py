@@ -136,9 +136,39 @@ def unreachable(git: Git, commits: list[str], without: Collection[str] = ()) -> 
             raise
         # A ref whose commit is missing contains nothing.
         answer = run_git(git, "rev-list", "--ignore-missing", *options, stdin=names)
-    rows = [line.split() for line in decode_lines(answer.stdout)]
+    return _tips(answer.stdout)
+
+
+def _tips(listed: bytes) -> list[str]:
+    """Return the commits in a list with parents that no other one has as its parent."""
+    rows = [line.split() for line in decode_lines(listed)]
     inner = {parent for _, *parents in rows for parent in parents}
     return [commit for commit, *_ in rows if commit not in inner]
+
+
+def lone_parents(git: Git, snapshots: Collection[str], holding: Collection[str]) -> list[str]:
+    """Return the first parents of snapshots that none of some commits contains, without their ancestors.
+
+    The first parent of a snapshot was at HEAD, and after a reset it may be in no branch. A second parent is
+    the index.
+
+    Arguments:
+        git: git in the repository.
+        snapshots: object ids.
+        holding: object ids of what stays.
+
+    Raises:
+        GitError: a commit is missing, or git failed.
+
+    """
+    if not snapshots:
+        return []
+    names = "\n".join(dict.fromkeys(snapshots)).encode()
+    rows = decode_lines(run_git(git, "rev-list", "--no-walk", "--parents", "--stdin", stdin=names).stdout)
+    if not (heads := {parents[0] for _, *parents in map(str.split, rows) if parents}):
+        return []
+    names = "\n".join([*sorted(heads), *(f"^{oid}" for oid in holding)]).encode()
+    return _tips(run_git(git, "rev-list", "--parents", "--stdin", stdin=names).stdout)
 
 
 def _files(registration: Path, without: Collection[str]) -> Iterator[Path]:
