@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from ralph_wrap.git.command import DURABLE, Git, decode, decode_lines, run_git
@@ -11,6 +12,7 @@ from ralph_wrap.git.command import DURABLE, Git, decode, decode_lines, run_git
 GITLINK = "160000"
 """The file mode of a submodule's commit."""
 
+_PLAIN = b"DIRC\0\0\0\2"  # how an index of version 2 begins
 _LISTING = ("ls-files", "-v", "-s", "-z")
 _SUBMODULE = re.compile(rb"(?:\A|\0)(.) %s ([0-9a-f]+) \d\t([^\0]+)" % GITLINK.encode())
 _CONFLICT = re.compile(rb"(?:\A|\0). \d+ [0-9a-f]+ [123]\t")
@@ -108,19 +110,38 @@ def write_tree(git: Git) -> str:
     return decode_lines(run_git(git, "write-tree", config=DURABLE).stdout)[0]
 
 
-def lacking(git: Git, before: str, after: str) -> list[str]:
-    """Return the paths of a tree that another tree does not have.
+def may_intend_to_add(index: Path, git_dir: Path) -> bool:
+    """Return whether an index may have entries of ``git add --intent-to-add``, which no tree has.
+
+    Git writes version 2 if no entry has such a flag. Of a split index, the other file may have some
+    (https://git-scm.com/docs/index-format).
 
     Arguments:
-        before: the other tree.
-        after: the tree.
+        index: a copy of the index, which git has read.
+        git_dir: the git directory that the index belongs to.
+
+    Raises:
+        OSError: the copy cannot be read.
+
+    """
+    with index.open("rb") as reading:
+        return reading.read(len(_PLAIN)) != _PLAIN or any(git_dir.glob("sharedindex.*"))
+
+
+def added_paths(git: Git, head: str | None) -> list[str]:
+    """Return the paths in the index that a commit lacks, also those of ``git add --intent-to-add``.
+
+    Arguments:
+        head: the commit; without one these are all paths.
 
     Raises:
         GitError: one of them cannot be read.
 
     """
-    options = ("-r", "-z", "--name-only", "--no-renames", "--diff-filter=A")
-    return decode(run_git(git, "diff-tree", *options, before, after).stdout).split("\0")[:-1]
+    options = ("-z", "--name-only", "--no-renames", "--diff-filter=A", "--ita-visible-in-index")
+    without = ("--cached", "--ignore-submodules=none")
+    command = ("diff-index", *options, *without, head, "--") if head else ("ls-files", "-z")
+    return decode(run_git(git, *command).stdout).split("\0")[:-1]
 
 
 def is_staged(git: Git) -> bool:

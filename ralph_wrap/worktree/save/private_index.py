@@ -9,7 +9,7 @@ It starts as a copy of the agent's index, without the flags that hide changed fi
 on the disk, and git gets the paths alone that its status has named. So these paths come in by other ways:
 
 - What the agent has staged or committed although git ignores it: HEAD, or the agent's index, has such a file
-  and ours lacks it.
+  and ours lacks it. Each look asks for these paths: the file may come, go and come back on the disk.
 - What a new rule makes git ignore: ours begins anew.
 
 The end of a session does not use it. It saves and verifies with a fresh copy of the agent's index.
@@ -18,13 +18,21 @@ The end of a session does not use it. It saves and verifies with a fresh copy of
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import Git, resolve_commit, run_git, tree_of
-from ralph_wrap.git.index import SubmoduleEntry, lacking, list_index, submodules_in, write_tree
+from ralph_wrap.git.index import (
+    SubmoduleEntry,
+    added_paths,
+    list_index,
+    may_intend_to_add,
+    submodules_in,
+    write_tree,
+)
 from ralph_wrap.git.safe.submodules import inner_git, pointers_of
 from ralph_wrap.git.status import Status
 from ralph_wrap.system import files
@@ -94,13 +102,17 @@ class _Staged(NamedTuple):
 
     Attributes:
         state: a value that changes with the file.
+        head: the commit at HEAD.
         tree: object id of what ``git write-tree`` makes of it.
+        added: the paths in it that HEAD lacks, also those that git only intends to add and no tree has.
         problem: why it lacks something; empty if it does not.
 
     """
 
     state: object
+    head: str | None
     tree: str
+    added: tuple[str, ...] = ()
     problem: str = ""
 
 
@@ -120,7 +132,6 @@ class PrivateIndex:
         self._rules: object = None  # changes with the files that say what git looks at
         self._tree: str | None = None
         self._staged: _Staged | None = None
-        self._followed = ""  # the tree of the agent's index whose files ours has, too
         self._at_head: tuple[str, str] | None = None  # a commit and its tree
         self._submodules: list[SubmoduleEntry] = []
 
@@ -149,20 +160,21 @@ class PrivateIndex:
             self._begin(git, own)
             status = status_of(own, ignored=False)
         head_tree = self._tree_at_head(own, status)
-        staged = self._read_staged(git, status.head)
-        if is_new or staged.tree == head_tree:
-            self._followed = staged.tree
+        staged = self._read_staged(git, status.head, head_tree)
         problems = [*unsaved_bookkeeping(self._worktree), *filter(None, [staged.problem])]
-        paths = dict.fromkeys((*status.unstaged, *status.new, *self._also(own, status, staged.tree)))
-        if paths:
+        paths = dict.fromkeys((*status.unstaged, *status.new))
+        also = [path for path in self._also(status, staged.added) if path not in paths]
+        nested = [path for path in status.nested if path not in also]
+        named = set[str]()
+        # Apart: beside a file that it cannot add, git adds only what it does not ignore.
+        for group in filter(None, ([*paths], also)):
             self._tree = None  # also if a signal or an error ends this: the index has changed
-            nested = [path for path in status.nested if path not in paths]
-            left, reason = stage_changes(own, [*paths], nested)
-            if left:
+            found, reason = stage_changes(own, group, nested)
+            if left := [path for path in found if path not in named]:
                 problems.append(unsaved_files(self._worktree, left, reason))
+                named.update(left)
         tree = self._tree = self._tree or write_tree(own)
-        self._followed = staged.tree
-        if status.submodules or not paths.keys().isdisjoint(status.nested):
+        if status.submodules or len(nested) < len(status.nested):
             self._submodules = submodules_in(own)
         trees = WorktreeTrees(status.head, head_tree, tree, staged.tree)
         return self._with_repositories(git, status, trees, problems)
@@ -207,17 +219,19 @@ class PrivateIndex:
             listing = list_index(own)
         self._submodules = [*listing.submodules()]
 
-    def _read_staged(self, git: Git, head: str | None) -> _Staged:
+    def _read_staged(self, git: Git, head: str | None, head_tree: str | None) -> _Staged:
         """Return what the agent's index holds; nothing changes if the agent has staged nothing."""
         state = files.state(self._worktree.registration / "index")
-        if self._staged is not None and self._staged.state == state and state is not None:
+        if self._staged is not None and self._staged[:2] == (state, head) and state is not None:
             return self._staged
         scratch = git._replace(index_file=self._copy)
-        problem = ""
+        problem, added = "", list[str]()
         try:
             fresh_copy(self._worktree, scratch)
             if self._copy.exists():
                 tree = _tree_without_conflicts(scratch)
+                if tree != head_tree or may_intend_to_add(self._copy, self._worktree.registration):
+                    added = added_paths(scratch, head)
             else:
                 problem = NO_INDEX
         except GitError as error:
@@ -227,17 +241,19 @@ class PrivateIndex:
             unlock(scratch)
             run_git(scratch, "read-tree", head or "--empty")
             tree = write_tree(scratch)
-        self._staged = _Staged(state, tree, problem)
+        self._staged = _Staged(state, head, tree, tuple(added), problem)
         return self._staged
 
-    def _also(self, own: Git, status: Status, staged: str) -> list[str]:
-        """Return paths that our index lacks, that git does not name as new, and that are no less work."""
-        top = self._worktree.path
-        found = [path for path in status.removed if os.path.lexists(top / path)]
-        if staged != self._followed:
-            self._tree = self._tree or write_tree(own)
-            found += lacking(own, self._tree, staged)
-        return found
+    def _also(self, status: Status, added: Iterable[str]) -> list[str]:
+        """Return paths that our index lacks, that git may not name as new, and that are no less work.
+
+        Arguments:
+            status: of our index. It names each path that our index has and HEAD lacks as changed.
+            added: the paths that the agent's index has and HEAD lacks.
+
+        """
+        lacking = [*status.removed, *({*added} - {*status.changed})]
+        return [path for path in lacking if _may_be_staged(self._worktree.path, path)]
 
     def _tree_at_head(self, own: Git, status: Status) -> str | None:
         """Return the tree of HEAD; where our index has it, no commit is read."""
@@ -283,6 +299,20 @@ def remove_private_index(directory: Path) -> None:
 
 def _is_rule(path: str) -> bool:
     return PurePosixPath(path).name == _RULES
+
+
+def _may_be_staged(top: Path, path: str) -> bool:
+    """Return whether there is a file, a symlink or a repository, and no symlink above it."""
+    full = top / path
+    try:
+        mode = full.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:  # it is named, as far as git cannot read it
+        return True
+    if any(above.is_symlink() for above in full.parents if above.is_relative_to(top) and above != top):
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISLNK(mode) or (stat.S_ISDIR(mode) and os.path.lexists(full / ".git"))
 
 
 def _tree_without_conflicts(scratch: Git) -> str:

@@ -200,6 +200,65 @@ def test_a_file_that_git_ignores_counts_as_soon_as_it_is_tracked(looks: Looks, *
     assert looks.files()[b"out.ignored"][1] == b"third\n"
 
 
+@pytest.mark.parametrize("rule", ["ignored", "not ignored"])
+@pytest.mark.parametrize("commits", [False, True], ids=["staged", "committed"])
+def test_a_staged_file_that_comes_back_is_seen(looks: Looks, rule: str, *, commits: bool) -> None:
+    """It may be absent at one look, and the agent need not stage it again."""
+    inside, name = looks.tree.inside, "out.ignored" if rule == "ignored" else "out"
+    path = inside.write(name, "first\n")
+    inside.git("add", "--force", name)
+    if commits:
+        inside.git("commit", "-qm", "forced")
+    for content in ("second\n", "third\n"):
+        path.unlink()
+        assert name.encode() not in looks.files()
+        path.write_text(content)
+        before = looks.look().text
+        assert looks.files()[name.encode()][1] == content.encode()
+        path.write_text(f"more of the {content}")
+        assert looks.look().text != before
+
+
+@pytest.mark.parametrize("form", ["--index-version=2", "--index-version=4", "--split-index"])
+def test_a_file_that_git_ignores_and_intends_to_add_is_seen(looks: Looks, form: str) -> None:
+    """No tree of the agent's index has it."""
+    inside = looks.tree.inside
+    path = inside.write("out.ignored", "first\n")
+    before = looks.look().text
+    inside.git("add", "--force", "--intent-to-add", "out.ignored")
+    inside.git("update-index", *form.split("="))
+    assert looks.files()[b"out.ignored"][1] == b"first\n"
+    assert looks.look().text != before
+    path.unlink()
+    assert b"out.ignored" not in looks.files()
+    path.write_text("second\n")
+    assert looks.files()[b"out.ignored"][1] == b"second\n"
+
+
+def test_a_file_that_git_ignores_beside_one_that_it_cannot_add(looks: Looks) -> None:
+    """The other file is named, and this one is kept."""
+    inside = looks.tree.inside
+    inside.write("out.ignored", "first\n")
+    inside.git("add", "--force", "out.ignored")
+    _replace_by_pipe(looks.tree.path / "file.txt")
+    assert looks.files()[b"out.ignored"][1] == b"first\n"
+
+
+def test_what_is_in_the_place_of_a_staged_file_is_seen(looks: Looks) -> None:
+    """A directory, or a link above it: git can add no such path, and adds what is there."""
+    inside, top = looks.tree.inside, looks.tree.path
+    inside.write("one/file", "x\n")
+    inside.write("two", "x\n")
+    inside.git("add", "one", "two")
+    shutil.rmtree(top / "one")
+    (top / "one").symlink_to("dir")
+    (top / "two").unlink()
+    inside.write("two/file", "y\n")
+    for _ in range(2):
+        assert looks.files() == on_disk(top)
+        assert looks.take().problems == ()
+
+
 @pytest.mark.parametrize("rules", [".gitignore", "exclude"])
 def test_what_a_new_rule_ignores_leaves_the_next_snapshot(looks: Looks, rules: str) -> None:
     """Build output that was not ignored yet was new work until then."""
