@@ -158,6 +158,9 @@ class Git(NamedTuple):
             runs keeps the lock.
         safe: the directories that replace the common directory; ``None``: git reads the repository's own.
         cancel: after a signal, each command ends with an :class:`InterruptedError`; ``None``: none does.
+        refreshes_index: ``git status`` writes the index when it has refreshed it. Until somebody does, git
+            reads the content of each file again that is not older than the index
+            (https://git-scm.com/docs/racy-git).
 
     """
 
@@ -173,6 +176,7 @@ class Git(NamedTuple):
     lock: int | None = None
     safe: SafeCommonDirs | None = None
     cancel: CancelToken | None = None
+    refreshes_index: bool = False
 
 
 def git_environment(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -294,9 +298,8 @@ def _how_to_start(
     env = {
         **immune_environment(git, os.fspath(arguments[0])),
         "GIT_TERMINAL_PROMPT": "0",
-        # An index of our own git may refresh and write. Nobody else does, and until then git reads the
-        # content of each file again that is not older than the index (https://git-scm.com/docs/racy-git).
-        "GIT_OPTIONAL_LOCKS": "0" if git.index_file is None else "1",
+        # On a full disk, a git that may write the index cannot even look.
+        "GIT_OPTIONAL_LOCKS": "1" if git.refreshes_index else "0",
         "GIT_EDITOR": "false",
         "GIT_PROGRESS_DELAY": "1",
         "LC_ALL": "C",

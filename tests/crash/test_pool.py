@@ -148,6 +148,7 @@ def test_the_matrix_meets_a_worktree_that_is_half_taken(
         for n, name in enumerate(ended.reached, 1)
         if name.startswith("os.rename") and name.endswith("gitdir") is False and "worktrees/warm-" in name
     )
+    world = world.copy(tmp_path / "killed")
     assert world.run("kill", moved).status == -signal.SIGKILL
     (worktree,) = world.worktrees
     assert world.repo.git("rev-parse", "--show-toplevel", cwd=worktree) != str(worktree)

@@ -15,6 +15,7 @@ from ralph_wrap.session.remote.submodules import SubmoduleWatch
 from ralph_wrap.session.remote.view import RemoteView
 from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.log import Log
 from tests.support.cancelling import cancelled
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class Pushes:
 def pushes(tmp_path: Path) -> Iterator[Pushes]:
     """Return an empty list of pushes."""
     made = Pushes(tmp_path / "log")
-    yield made
+    with Log(made.descriptor, terminal=False, colour=False).in_use():
+        yield made
     os.close(made.descriptor)
 
 

@@ -123,8 +123,8 @@ class Terminal:
 
 
 def _left(screen: bytes) -> bytes:
-    """Return what was printed without the titles of the window, and without what was taken away again."""
-    return re.sub(rb"[^\n]*\r\x1b\[K", b"", re.sub(rb"\x1b\]2;[^\x07]*\x07", b"", screen))
+    """Return what was printed: no title, notification or bell, and nothing that was taken away again."""
+    return re.sub(rb"[^\n]*\r\x1b\[K", b"", re.sub(rb"(?:\x1b\](?:2|9|777);[^\x07]*)?\x07", b"", screen))
 
 
 def shell(*prompt: str) -> Sequence[str]:

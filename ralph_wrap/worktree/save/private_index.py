@@ -148,7 +148,7 @@ class PrivateIndex:
         """
         require_plain(self._worktree)
         git = self._worktree.git(git)  # anew: an agent may have replaced a link
-        own = git._replace(index_file=self._path)
+        own = git._replace(index_file=self._path, refreshes_index=True)
         with reading_anew(own):  # an edit that this look misses is in the next one
             return self._look(git, own)
 

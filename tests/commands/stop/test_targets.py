@@ -18,6 +18,7 @@ from ralph_wrap.state.inventory import Verdict
 from ralph_wrap.state.project import find_project
 from ralph_wrap.state.stop_request import StopMode
 from ralph_wrap.system.liveness import myself
+from ralph_wrap.system.log import EventLogger
 from tests.support.needs import needs_pid_namespaces
 from tests.support.processes import STUBBORN, status_of
 from tests.support.sessions import PROGRAM, Session, command, run
@@ -245,12 +246,12 @@ def test_ctrl_c_before_the_waiting(repo: Repo, monkeypatch: pytest.MonkeyPatch) 
     _foreign(repo)
     messages: list[str] = []
 
-    def interrupted(name: str, message: str, **_: object) -> None:
+    def interrupted(_self: EventLogger, name: str, message: str, **_: object) -> None:
         messages.append(message)
         if name == "session.asked":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("event", interrupted)
+    monkeypatch.setattr(EventLogger, "event", interrupted)
     with pytest.raises(KeyboardInterrupt):
         stop(find_project(repo.path, os.environ), None, StopMode.SOON)
     assert messages[1:] == ["we wait no longer; each session that was asked will stop: 20260102T030405Z-beef"]

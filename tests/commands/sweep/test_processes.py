@@ -20,7 +20,7 @@ from tests.support.wait import eventually
 # Several at once
 
 
-@pytest.mark.parametrize("moment", ["status --porcelain=v1", "write-tree", "rev-list --count"])
+@pytest.mark.parametrize("moment", ["status --porcelain=v2", "write-tree", "rev-list --count"])
 def test_two_sweeps_at_once(repo: Repo, tmp_path: Path, moment: str) -> None:
     """One finishes the orphan, the other one leaves it alone, wherever the first one is."""
     left = orphan(repo)
