@@ -1,4 +1,4 @@
-"""Delete what is old and needed no more; :mod:`ralph_wrap.worktree.retention` decides what that is."""
+"""Delete what is old and needed no more; ``worktree.retention`` and ``worktree.old_sessions`` decide that."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ralph_wrap.errors import RalphError, explained
 from ralph_wrap.state.project import Project
-from ralph_wrap.worktree import retention
+from ralph_wrap.worktree import old_sessions, retention
 
 
 class CleanedItem(NamedTuple):
@@ -96,7 +96,7 @@ def _snapshots(project: Project, now: float, *, dry_run: bool) -> list[CleanedIt
 
 def _sessions(project: Project, keep: float, now: float, *, dry_run: bool) -> list[CleanedItem]:
     items = []
-    for found in retention.clean_sessions(project, keep, now, dry_run=dry_run):
+    for found in old_sessions.clean_sessions(project, keep, now, dry_run=dry_run):
         action, note = "would delete" if dry_run else "deleted", f"ended {_day(found.ended)}"
         if found.goes is not None:
             action, note = "waits", f"{note}; goes after {_moment(found.goes)}"
