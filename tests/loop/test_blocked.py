@@ -113,7 +113,8 @@ def test_resume_all_leaves_it(repo: Repo) -> None:
     first = run(repo.path, *SH, ASK)
     resumed = command("resume", "--all", cwd=repo.path)
     assert resumed.status == 0, resumed.stderr
-    assert f'ralph-wrap resume {first.report["id"]} -m "…"' in resumed.stderr
+    [warning] = resumed.narration
+    assert warning["hint"] == f'ralph-wrap resume {first.report["id"]} -m "…"'
     assert len([*(repo.path / ".ralph/run/sessions").iterdir()]) == 1
 
 
