@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import docker
+from docker.errors import APIError
 from docker.models.containers import Container
 
 from ralph_wrap.system.log import FORMAT_VARIABLE
@@ -85,6 +86,23 @@ class Box:
     def log(self) -> str:
         """Return what PID 1 wrote, and the commands that were started and not run."""
         return self.container.logs().decode()
+
+    def pause(self) -> None:
+        """Do `docker pause`, again where runc gives up on a busy machine.
+
+        With the freezer of cgroup v1 it tries a number of times (https://github.com/opencontainers/runc/pull/2791:
+        "still a game of chances"), then thaws the container again and says "unable to freeze".
+        """
+        self.eventually(self._frozen, "the container to be paused")
+
+    def _frozen(self) -> bool:
+        try:
+            self.container.pause()
+        except APIError as error:
+            if "unable to freeze" not in str(error):
+                raise
+            return False
+        return True
 
     def end(self, seconds: int = 10) -> int:
         """Do `docker stop`, by default with its own time-out, and return the exit status of the container."""

@@ -182,7 +182,7 @@ def test_pause(start_box: StartBox, repo: Repo) -> None:
     """The paused count as alive, also from another container, and go on where they were."""
     box = start_box(repo.path, env=PATIENT)
     workers = Workers.start(box)
-    box.container.pause()
+    box.pause()
     other = start_box(repo.path)
     swept = other.run("ralph-wrap", "sweep")
     assert (swept.status, swept.stdout) == (0, ""), swept.stderr
