@@ -12,9 +12,13 @@ sets this variable in a container only. Elsewhere Claude Code refuses to run as 
 
 In a sandbox it keeps its login and its conversations. Other runs of Claude Code execute what stands in
 ``settings.json``, ``.claude.json`` (MCP servers), hooks and shell snapshots, so it cannot change these.
+
+Its login is a variable, or a file that ``/login`` writes (https://code.claude.com/docs/en/authentication).
+``claude setup-token`` prints a token for ``CLAUDE_CODE_OAUTH_TOKEN`` that lasts a year. Its stream says
+``authentication_failed`` if it has none.
 """
 
-from ralph_wrap.agents.definition import Agent, AgentHome
+from ralph_wrap.agents.definition import Agent, AgentHome, AgentLogin
 
 AGENT = Agent(
     "claude",
@@ -42,4 +46,16 @@ AGENT = Agent(
         ),
     ),
     copied=(".claude.json",),
+    login=AgentLogin(
+        variables=(
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "CLAUDE_CODE_USE_BEDROCK",
+            "CLAUDE_CODE_USE_VERTEX",
+            "CLAUDE_CODE_USE_FOUNDRY",
+        ),
+        files=(".claude/.credentials.json",),
+        command="claude setup-token",
+    ),
 )

@@ -3,7 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
+
+_BASES = {
+    ".config/": "XDG_CONFIG_HOME",
+    ".local/share/": "XDG_DATA_HOME",
+    ".local/state/": "XDG_STATE_HOME",
+    ".cache/": "XDG_CACHE_HOME",
+}
+"""The directories of the XDG base directory specification, and the variables that name others."""
+
+
+def below_home(name: str, home: Path, environ: Mapping[str, str]) -> Path:
+    """Return where a file or directory below a user's home is, also if an XDG variable moves it."""
+    for beginning, variable in _BASES.items():
+        if name.startswith(beginning) and (base := environ.get(variable)):
+            return Path(base, name.removeprefix(beginning))
+    return home / name
 
 
 class AgentHome(NamedTuple):
@@ -26,6 +43,35 @@ class AgentHome(NamedTuple):
     kept: tuple[str, ...] = ()
     fresh: tuple[str, ...] = ()
 
+    def directory(self, home: Path, environ: Mapping[str, str]) -> Path:
+        """Return where it is for a user."""
+        return Path(environ.get(self.variable) or below_home(self.path, home, environ))
+
+
+class AgentLogin(NamedTuple):
+    """Where an agent finds its login, and how it says that it has none.
+
+    Where to look is for ``doctor``. How it says so ends a session (``ended_by: not-logged-in``), so these
+    must be signs that the agent alone can give: no prompt, tool or project may cause them. A reader of
+    ``ralph_wrap.agents.output`` sets ``AgentFailure.logged_out`` where the stream itself has such a sign, an
+    HTTP status 401 for example; *statuses* and *words* are for what a stream does not say.
+
+    Attributes:
+        variables: environment variables; each one alone is a login.
+        files: files below the user's home; each one alone is a login. In a directory of ``Agent.homes``, its
+            variable counts.
+        command: what logs a user in, for people.
+        statuses: exit statuses with which the agent ends only because it has no login.
+        words: regular expressions for the beginning of its final error; each one says that it has no login.
+
+    """
+
+    variables: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    command: str = ""
+    statuses: tuple[int, ...] = ()
+    words: tuple[str, ...] = ()
+
 
 class Agent(NamedTuple):
     """A known agent.
@@ -45,6 +91,7 @@ class Agent(NamedTuple):
         resume: options that continue an earlier session of the agent; ``{session}`` stands for its name.
         homes: its directories below the user's home.
         copied: files below the user's home that it rewrites; in a sandbox it gets a copy of each.
+        login: where it finds its login, and how it says that it has none.
 
     """
 
@@ -60,3 +107,4 @@ class Agent(NamedTuple):
     resume: tuple[str, ...] = ()
     homes: tuple[AgentHome, ...] = ()
     copied: tuple[str, ...] = ()
+    login: AgentLogin = AgentLogin()

@@ -80,12 +80,14 @@ class AgentFailure(NamedTuple):
         message: the message of the agent.
         passing: the cause is temporary: the network, or an overloaded service. A retry may succeed.
         capped: the agent reached its cost limit.
+        logged_out: the agent has no login, or its service does not accept it.
 
     """
 
     message: str
     passing: bool = False
     capped: bool = False
+    logged_out: bool = False
 
 
 class FinalAnswer(NamedTuple):

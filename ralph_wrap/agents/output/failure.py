@@ -1,4 +1,4 @@
-"""Classify an error of an agent: a usage limit, a temporary failure, or another failure.
+"""Classify an error of an agent: a usage limit, a temporary failure, a missing login, or another failure.
 
 If the agent reports the HTTP status of the service's answer, the status decides; else the message does.
 """
@@ -12,6 +12,9 @@ from ralph_wrap.agents.output.events import AgentFailure, UsageLimitReached
 
 LIMITED = 429
 """The status for too many requests (RFC 6585)."""
+
+UNAUTHORIZED = 401
+"""The status for a request without a valid login (RFC 9110)."""
 
 _NO_MONEY, _SERVER_ERROR = 402, 500  # providers send 402 for an account without credit (RFC 9110)
 _LIMIT = re.compile(
@@ -48,6 +51,8 @@ def classified(
 
     """
     status = status or 0
+    if status == UNAUTHORIZED:
+        return AgentFailure(message, logged_out=True)
     if status in {_NO_MONEY, LIMITED} or (status < _SERVER_ERROR and _LIMIT.search(message)):
         return UsageLimitReached(message, until)
     found = _PASSING.search(message) is not None

@@ -77,7 +77,7 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
         *storage.mounts(project, contained=mark(root) is not None),
         container.first_process(root, os.getpid()),
         container.stop_timeout(root),
-        *project_checks.agents(environ, str(settings.stated.get("agent", ""))),
+        *project_checks.agents(environ, str(settings.stated.get("agent", "")), dict(settings.agents)),
         project_checks.python(),
     )
     return Diagnosis(checks, _problem(checks, project.obstacle))

@@ -8,12 +8,14 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ralph_wrap.agents import NAMES, installed, known
+from ralph_wrap.agents import NAMES, Agent, installed, known
+from ralph_wrap.agents.login import known_places, look_for_login
 from ralph_wrap.branches.broken import broken_refs, is_in_use, removal_of
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.commands.doctor.storage import existing_parent
 from ralph_wrap.config import IgnoreLocation, Settings, trust
 from ralph_wrap.config.authority import any_approved, in_force
+from ralph_wrap.config.settings import AgentTable
 from ralph_wrap.errors import FIRST_COMMIT, GitError, GitTooOldError, RalphError, UntrustedError
 from ralph_wrap.git import (
     NEWEST_TESTED,
@@ -288,11 +290,14 @@ def commands(settings: Settings, project: Project) -> DoctorCheck:
     return fine(name, f"{', '.join(wanted)}: approved" if wanted else _ONLY_LIMITS, why)
 
 
-def agents(environ: Mapping[str, str], chosen: str) -> Iterator[DoctorCheck]:
+def agents(
+    environ: Mapping[str, str], chosen: str, tables: Mapping[str, AgentTable]
+) -> Iterator[DoctorCheck]:
     """Check which agents are installed; a missing agent is only a note, and none if nobody has chosen it.
 
     Arguments:
         chosen: the agent in the configuration; empty for none.
+        tables: the agents of the configuration, by name.
 
     """
     paths = installed(environ)
@@ -300,6 +305,8 @@ def agents(environ: Mapping[str, str], chosen: str) -> Iterator[DoctorCheck]:
         check, why = f"agent {name}", f"--agent {name} runs it; any other command goes after --"
         if path := paths.get(name):
             yield fine(check, path, why)
+            table = tables.get(name)
+            yield _login(known(name), {**environ, **dict((table.env if table else None) or ())})
         elif name == chosen:
             yield noted(check, "not installed", why, known(name).install)
     others = ", ".join(name for name in NAMES if name not in paths and name != chosen)
@@ -309,6 +316,22 @@ def agents(environ: Mapping[str, str], chosen: str) -> Iterator[DoctorCheck]:
     elif others:
         ways = f"{known('claude').install}; or a program of your own: ralph-wrap run -- ./agent.sh"
         yield noted("other agents", f"none is installed: {others}", why, ways)
+
+
+def _login(agent: Agent, environ: Mapping[str, str]) -> DoctorCheck:
+    """Check whether a login is to be found, for the user that a session becomes; none is only a note."""
+    check, why = f"login {agent.name}", "without a login, a session ends after its first iteration"
+    place = look_for_login(agent, environ)
+    if place is None:
+        found = f"none is found: {known_places(agent, environ)}"
+        return noted(check, found, why, f"{agent.login.command}; in a container: see docs/containers.md")
+    if not place.readable:
+        return noted(check, f"{place} cannot be read by this user", why, f"ls -l {shlex.quote(str(place))}")
+    if not place.writable:
+        found = f"{place}, which cannot be replaced by this user"
+        why = "an agent writes a new token there before the old one ends"
+        return noted(check, found, why, "mount its whole directory, without :ro; see docs/containers.md")
+    return fine(check, str(place), why)
 
 
 def python() -> DoctorCheck:

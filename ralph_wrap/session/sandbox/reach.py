@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ralph_wrap import agents
 from ralph_wrap.agents import Agent
+from ralph_wrap.agents.definition import below_home
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.sandbox.backend import SandboxBackend
 from ralph_wrap.session.sandbox.bubblewrap import Reach
@@ -31,14 +32,6 @@ SECRETS = (
     *(".local/share/keyrings", ".mozilla", ".config/google-chrome", ".config/chromium", ".thunderbird"),
 )
 """What the agent finds empty below the user's home: keys, passwords, and what logs a user in."""
-
-_BASES = {
-    ".config/": "XDG_CONFIG_HOME",
-    ".local/share/": "XDG_DATA_HOME",
-    ".local/state/": "XDG_STATE_HOME",
-    ".cache/": "XDG_CACHE_HOME",
-}
-"""The directories of the XDG base directory specification, and the variables that name others."""
 
 _NAMING = ("GNUPGHOME", "DOCKER_CONFIG", "KUBECONFIG", "NETRC", "GH_CONFIG_DIR")
 """Variables that name another place for what is hidden."""
@@ -128,7 +121,7 @@ def _of_agent(
     fresh: list[Path] = []
     entries: list[tuple[Path, bool]] = []
     for own in agent.homes if agent else ():
-        top = Path(environ.get(own.variable) or _placed(own.path, home, environ)).resolve()
+        top = own.directory(home, environ).resolve()
         for name in ("", *own.kept):
             if not name or name.endswith("/"):
                 (top / name).mkdir(parents=True, exist_ok=True)
@@ -143,16 +136,8 @@ def _of_agent(
     return tuple(fresh), tuple(entries), tuple(copied)
 
 
-def _placed(name: str, home: Path, environ: Mapping[str, str]) -> Path:
-    """Return where a file or directory of the user is."""
-    for beginning, variable in _BASES.items():
-        if name.startswith(beginning) and (base := environ.get(variable)):
-            return Path(base, name.removeprefix(beginning))
-    return home / name
-
-
 def _secrets(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
-    found = [path for name in SECRETS for path in (home / name, _placed(name, home, environ))]
+    found = [path for name in SECRETS for path in (home / name, below_home(name, home, environ))]
     found += [Path(named) for variable in _NAMING if (named := environ.get(variable))]
     for path in found:
         if path.is_absolute() and path.exists():

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ralph_wrap.agents import NAMES, installed, known
+from ralph_wrap.agents.login import known_places
 from ralph_wrap.commands.doctor import Diagnosis, examine
 from tests.commands.doctor.world import World, checked, failing, verdict_of, with_environ
 from tests.support.directory_listing import listing
@@ -44,7 +45,10 @@ IN_THE_REPOSITORY = [
 
 OF_THE_MACHINE = ["subreaper", "bubblewrap", "Landlock", "mounts", "PID 1", "stop time-out"]
 
-AGENTS = [*(f"agent {name}" for name in installed(os.environ)), "other agents"]
+AGENTS = [
+    *(f"{what} {name}" for name in installed(os.environ) for what in ("agent", "login")),
+    "other agents",
+]
 
 
 # The whole
@@ -165,7 +169,7 @@ def test_a_directory_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
 # Agents and Python
 
 
-_OF_AGENTS = ("agent ", "other agents")
+_OF_AGENTS = ("agent ", "login ", "other agents")
 
 
 def _agents(found: Diagnosis) -> dict[str, tuple[str, str]]:
@@ -189,6 +193,7 @@ def test_agents_that_nobody_chose_are_one_line(repo: Repo, host: Path, tmp_path:
     others = ", ".join(other for other in NAMES if other != name)
     assert _agents(examine(repo.path, with_environ(PATH=path), host)) == {
         f"agent {name}": ("ok", str(program)),
+        f"login {name}": ("note", f"none is found: {known_places(known(name), os.environ)}"),
         "other agents": ("ok", f"not installed: {others}"),
     }
 
