@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ from ralph_wrap.config.settings import AgentInvocation, AgentTable
 from ralph_wrap.errors import AgentError, AgentNotFoundError, UsageError
 from ralph_wrap.system import container
 from ralph_wrap.system.log import Commands
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key of TOML that needs no quotes
 
 _Settings = TypeVar("_Settings", bound=AgentSettings)
 
@@ -87,7 +90,8 @@ def _with_table(settings: _Settings, table: AgentTable) -> _Settings:
     command = table.command or agent.command
     if not command:
         raise UsageError(
-            f"agent {settings.agent} has no command", f'[agents.{settings.agent}] command = ["…"]'
+            f"agent {settings.agent} has no command",
+            f"write {_in_table(settings.agent, ['/path/to/program'])}",
         )
     given = dict(table.env or ())
     if agent.contained_root and os.geteuid() == 0 and container.mark(Path("/")):
@@ -140,10 +144,16 @@ def _model_options(
     if not (is_same and agent.model):
         words = [*command, "--model", settings.model]
         raise UsageError(
-            f"--model: how {shlex.quote(command[0])} takes a model is not known",
-            f"write it into the command: [agents.{settings.agent}] command = {json.dumps(words)}",
+            f"--model cannot be passed on: ralph-wrap does not know the option of {shlex.quote(command[0])}",
+            f"if it is --model, too, write {_in_table(settings.agent, words)}",
         )
     return tuple(word.replace("{model}", settings.model) for word in agent.model)
+
+
+def _in_table(agent: str, words: Sequence[str]) -> str:
+    """Return where the command of an agent stands, and how it is written there."""
+    table = agent if _BARE.fullmatch(agent) else json.dumps(agent)
+    return f"below [agents.{table}] in .ralph/config.toml: command = {json.dumps(words)}"
 
 
 def _taken_by(command: Sequence[str]) -> str:

@@ -43,7 +43,7 @@ def dropped(project: Project) -> list[Branch]:
 
 
 def find(project: Project, known: Sequence[Branch], wanted: str) -> Branch:
-    """Return the branch with a name; the error for one that was dropped says how to bring it back.
+    """Return the branch with a name; the error for one that was dropped, or that is gone, says so.
 
     Arguments:
         known: as :func:`ralph_wrap.branches.read` returns them.
@@ -60,8 +60,23 @@ def find(project: Project, known: Sequence[Branch], wanted: str) -> Branch:
         try:
             gone = branches.named(dropped(project), wanted)
         except (NotFoundError, UsageError):
-            raise error from None
+            raise gone_for_ever(project, wanted) or error from None
     raise NotFoundError(
         f"branch {gone.name} was dropped",
         f"to bring it back: {command('ralph-wrap', 'restore', gone.label)}",
     )
+
+
+def gone_for_ever(project: Project, wanted: str) -> NotFoundError | None:
+    """Return the error for a branch of a finished session that nothing has any more; ``None`` without one."""
+    for session in branches.recorded(project):
+        record = session.record
+        if session.registry is None or record is None or not record.branch:
+            continue
+        names = {record.id, record.session, record.branch, record.branch.removeprefix("ralph/")}
+        if wanted in names:
+            return NotFoundError(
+                f"branch {record.branch} does not exist any more, and cannot be restored",
+                f"to see what its session printed: {command('ralph-wrap', 'logs', record.session)}",
+            )
+    return None

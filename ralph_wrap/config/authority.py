@@ -36,8 +36,10 @@ IMPLIES = "RALPH_TRUST"
 OWNER = "owner"
 """The key of the owner of the configuration file, if that is another user."""
 
+DELETING = ("keep_dropped", "keep_sessions")
+"""Durations that need the user's word: a short one deletes what the user could still restore or read."""
+
 _LIMITS = (COUNT, *DURATIONS, DOLLARS)
-_DELETING = ("keep_dropped", "keep_sessions")  # a short one deletes what the user could still restore or read
 _PROMPTS = ("prompt", "prompt_file", os.fspath(PROMPT))
 
 
@@ -49,7 +51,7 @@ def any_approved(environ: Mapping[str, str]) -> bool:
 def needs_approval(name: str) -> bool:
     """Return whether a key of the configuration file needs the user's word."""
     row = ROWS[name]
-    return KEY in row.sources and (row.kind not in _LIMITS or name in _DELETING)
+    return KEY in row.sources and (row.kind not in _LIMITS or name in DELETING)
 
 
 def stated(root: Path, values: Mapping[str, Any], owner: int | None) -> dict[str, Any]:
@@ -97,7 +99,7 @@ def needed_to_land(settings: Settings) -> frozenset[str]:
 
 def in_force(settings: Settings) -> Callable[[str], bool]:
     """Return a function that tells whether a session with these settings depends on a key of the project."""
-    unused = {*settings.replaced, *_DELETING}
+    unused = {*settings.replaced, *DELETING}
     if settings.isolation is Isolation.OFF:
         unused |= {
             row.name for row in Settings.options if row.group == "worktree" and row.name != "isolation"

@@ -171,10 +171,10 @@ class Gate:
         if last.passed:
             log.event("verify.passed", f"verify passed: {self._command.shown}", iteration=last.iteration)
         elif last.word == "failed":
-            counts = ": the promise does not count" if promised else ""
+            counts = ", so the promise does not count" if promised else ""
             log.warning(
                 "verify.failed",
-                f"verify {last.outcome}{counts}: {self._command.shown}",
+                f"verify {last.outcome}{counts}",
                 self._runner.output,
                 iteration=last.iteration,
             )

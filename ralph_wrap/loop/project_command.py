@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ralph_wrap.loop.iteration_context import IterationContext
 from ralph_wrap.loop.policy import CutReason
 from ralph_wrap.loop.supervise import AgentSupervisor, Termination
+from ralph_wrap.system import text
 from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.output_relay import OutputRelay
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec, StandardStreams
@@ -79,8 +80,8 @@ class CommandRunner:
 
     @property
     def output(self) -> str:
-        """Where a user finds the output, for messages."""
-        return f"its output: {self._context.directory / 'output.log'}"
+        """How a user sees the output, for messages."""
+        return f"to see its output: {text.command('ralph-wrap', 'logs', self._context.directory.name)}"
 
     def run(self, command: ProjectCommand, environ: Mapping[str, str], iteration: int = 0) -> CommandEnd:
         """Run a command to its end, and log both.

@@ -10,8 +10,8 @@ acquisition:
 3. save and remove the worktree (``worktree.remove.finish`` decides);
 4. delete a branch without commits and saved work, push any other one;
 5. write the report, move the record, free the id;
-6. print how the session ended;
-7. run the project's ``notify`` command;
+6. run the project's ``notify`` command;
+7. print how the session ended: a warning after that would be overlooked;
 8. refill the pool of warm worktrees.
 
 If a step fails, the session logs its name, and the next steps run all the same.
@@ -182,8 +182,8 @@ class Session:
         end = SessionEnd(self._settings, project, claim, self._state, self._signals.cancel)
         self._at_end("refill the pool", lambda: end.refill(self._context))
         self._at_end("close the log", lambda: current().close())
-        self._at_end("notify", end.notify)
         self._at_end("print how it ended", end.print_end)
+        self._at_end("notify", end.notify)
         self._at_end("release the record", lambda: end.release(self._context))
         self._at_end("write the report", lambda: end.write_report(self._context))
         own_files = OwnFiles(project, claim)

@@ -424,27 +424,41 @@ def _saved_parts(report: SessionReport) -> Iterator[str]:
 
 def _next(report: SessionReport) -> Iterator[tuple[str, str]]:
     """Yield the commands to type next, one a row."""
+    if report.kept and report.workspace and report.way_out:  # until then, rm and resume refuse
+        yield from _to_land(report)
+        yield "remove", report.way_out
+        return
+    if gate_result(report.verify) == "failed":  # so nobody lands it by the first line
+        yield from _to_go_on(report)
+        yield from _to_land(report, ("look", "anyway", "anyway"))
+    else:
+        yield from _to_land(report)
+        yield from _to_go_on(report)
+    if report.ended_by not in {*_LIMITS, BLOCKED} and (command := drop_command(report)):
+        yield "drop", command
+
+
+def _to_land(report: SessionReport, labels: Sequence[str] = ("next", "", "")) -> Iterator[tuple[str, str]]:
+    """Yield the commands that show and land the work."""
     saved = report.saved if report.saved_paths or report.saved_commits else None
     if report.branch and (_has_commits(report) or saved):
         name = _label(report)
-        yield "next", f"ralph-wrap diff {'--saved ' if saved else ''}{name}"
-        for verb, does in (("merge", _has_commits(report)), ("apply", saved)):
-            if does:
-                yield "", f"ralph-wrap {verb} {name}"
+        wanted = {f"diff{' --saved' * bool(saved)}": True, "merge": _has_commits(report), "apply": saved}
+        commands = [f"ralph-wrap {verb} {name}" for verb, does in wanted.items() if does]
+        yield from zip(labels, commands, strict=False)
     elif saved:
-        yield "next", f"git diff {shlex.quote(saved)}^ {shlex.quote(saved)}"
+        yield labels[0], f"git diff {shlex.quote(saved)}^ {shlex.quote(saved)}"
+
+
+def _to_go_on(report: SessionReport) -> Iterator[tuple[str, str]]:
+    """Yield the command that goes on with the session, and before it the one that removes its worktree."""
     goes_on = report.branch is not None and report.ended_by in {*_LIMITS, "signal", "stop", BLOCKED}
     kept = bool(report.kept and report.workspace)
-    if kept and report.way_out:  # until then, rm and resume refuse
-        yield "remove", report.way_out
-        return
     if kept:  # its branch is checked out there until then
         yield "go on" if goes_on else "remove", f"ralph-wrap rm {report.id}"
     if goes_on:
         answer = ' -m "…"' if report.ended_by == BLOCKED else ""
         yield "" if kept else "go on", f"ralph-wrap resume {report.id}{answer}"
-    if report.ended_by not in {*_LIMITS, BLOCKED} and (command := drop_command(report)):
-        yield "drop", command
 
 
 def _worktree(report: SessionReport) -> str:

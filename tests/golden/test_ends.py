@@ -39,6 +39,7 @@ ENDS = {
     "isolation off": (DRAFT, "-n", "1", "--isolation", "off"),
     "no such program": (None, "-n", "1", "--", "no-such-program"),
     "kept if dirty": (DRAFT, "-n", "1", "--on-dirty", "keep"),
+    "gate failed": (f"{COMMIT}; echo '<promise>COMPLETE</promise>'", "-n", "1", "--verify", "false"),
     "branch dropped if empty": ("true", "-n", "1", "--drop-empty"),
 }
 

@@ -204,8 +204,10 @@ def test_a_setup_that_fails_starts_no_agent(repo: Repo, setup: str, status: int)
     assert result.ending == ("not-started", 0, 125)
     assert ended(result) == [(status, None)]
     [error] = result.warnings
+    assert result.directory is not None
     assert error["message"] == f"setup failed with status {status}: {setup}"
-    assert error["hint"] == f"its output: {result.directory}/output.log"
+    assert error["hint"] == f"to see its output: ralph-wrap logs {result.directory.name}"
+    assert command("logs", result.directory.name, cwd=repo.path).status == 0
     assert (repo.branches(), repo.worktrees()) == (["main"], [])
     assert not (repo.path.parent / "ran").exists()
 

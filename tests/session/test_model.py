@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,12 +78,16 @@ def test_the_configuration_may_choose_it(project: Repo) -> None:
 
 
 def test_a_configured_agent_has_no_option_for_it(project: Repo) -> None:
-    """The error has the table to write."""
+    """What the error says to write is what the session then takes."""
     project.write(".ralph/config.toml", '[agents.mine]\ncommand = ["mine", "-q"]\n')
     result = run(project.path, "-a", "mine", "-p", "x", "--model", "big")
     assert result.status == 2
-    assert "how mine takes a model is not known" in result.stderr
-    assert json.dumps('[agents.mine] command = ["mine", "-q", "--model", "big"]')[1:-1] in result.stderr
+    [error] = result.narration
+    assert error["message"] == "--model cannot be passed on: ralph-wrap does not know the option of mine"
+    table, _, line = error["hint"].partition("write below ")[2].partition(" in .ralph/config.toml: ")
+    assert tomllib.loads(f"{table}\n{line}") == {
+        "agents": {"mine": {"command": ["mine", "-q", "--model", "big"]}}
+    }
 
 
 def test_resume_has_it_again_or_another_one(project: Repo) -> None:

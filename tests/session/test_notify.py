@@ -108,6 +108,14 @@ def test_it_never_changes_a_status(repo: Repo) -> None:
     assert result.warnings[-1]["message"] == "notify ended with status 7: no network"
 
 
+def test_the_report_comes_after_its_failure(repo: Repo) -> None:
+    """The last lines say how the session ended, and what to type."""
+    configure(repo, notify="exit 7")
+    lines = run(repo.path, *SH, DONE, env={"RALPH_WRAP_LOG_FORMAT": "text"}).stderr.splitlines()
+    failed = lines.index("ralph-wrap: warning: notify ended with status 7")
+    assert failed < lines.index("ralph-wrap: session ended: done after 1 iteration (exit status 0)")
+
+
 def test_it_has_ten_seconds(repo: Repo, home: Path) -> None:
     """Then it is ended, with what it has started."""
     configure(repo, notify="sleep 600 & sleep 600")

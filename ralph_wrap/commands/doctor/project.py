@@ -14,7 +14,7 @@ from ralph_wrap.branches.broken import broken_refs, is_in_use, removal_of
 from ralph_wrap.commands.doctor.result import DoctorCheck, failed, fine, noted
 from ralph_wrap.commands.doctor.storage import existing_parent
 from ralph_wrap.config import IgnoreLocation, Settings, trust
-from ralph_wrap.config.authority import any_approved, in_force
+from ralph_wrap.config.authority import DELETING, any_approved, in_force
 from ralph_wrap.config.settings import AgentTable
 from ralph_wrap.errors import FIRST_COMMIT, GitError, GitTooOldError, RalphError, UntrustedError
 from ralph_wrap.git import (
@@ -276,7 +276,11 @@ def commands(settings: Settings, project: Project) -> DoctorCheck:
     if not wanted and not any_approved(project.environ):
         return fine(name, _ONLY_LIMITS, why)
     keys = ", ".join(wanted)
-    depends = in_force(settings)
+    in_session = in_force(settings)
+
+    def depends(key: str) -> bool:  # clean, sweep and drop obey what no session does
+        return in_session(key) or key in DELETING
+
     if wanted and not any(map(depends, wanted)):
         return fine(name, f"{keys}: only count if an option asks for it", why)
     if reason := trust.implied(project.environ):

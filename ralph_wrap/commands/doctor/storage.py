@@ -101,8 +101,8 @@ def kept(project: Project) -> DoctorCheck:
         with contextlib.suppress(OSError):  # a session has just deleted it
             size += path.lstat().st_blocks * _BLOCK
     refs = len(list_refs(project.git, "refs/ralph/"))
-    held = f"{refs} ref{' of ours keeps' if refs == 1 else 's of ours keep'} commits"
-    found = f".ralph takes {readable_size(size)}, and {held}"
+    held = f", and {refs} ref{' keeps' if refs == 1 else 's keep'} work below refs/ralph" if refs else ""
+    found = f".ralph takes {readable_size(size)}{held}"
     if size > _MUCH or refs > _MANY:
         return noted("kept", found, why, "to see what is due: ralph-wrap clean --dry-run")
     return fine("kept", found, why)

@@ -195,7 +195,7 @@ def preview(project: Project, wanted: DropSelection, now: float) -> DropPreview:
             if not safety.fits(branch, wanted):
                 continue
             lost = safety.lost(branch)
-            in_use, refusal = safety.busy(branch), _refusal(branch, lost, force=wanted.force)
+            in_use, refusal = safety.busy(branch), _refusal(branch, lost, wanted)
             rows = found.in_use if in_use else found.refused if refusal else found.going
             rows.append(_row(branch, lost, in_use or refusal))
             if rows is found.going:
@@ -213,15 +213,15 @@ def _moved(branch: Branch, wanted: DropSelection) -> ConflictError | None:
     )
 
 
-def _refusal(branch: Branch, lost: tuple[str, ...], *, force: bool) -> RefusedError | None:
+def _refusal(branch: Branch, lost: tuple[str, ...], wanted: DropSelection) -> RefusedError | None:
     """Return the error for a branch whose work would be lost; ``None`` if it may go."""
-    if not lost or force:
+    if not lost or wanted.force:
         return None
+    again = command("ralph-wrap", "drop", *["--forever"] * wanted.forever, "--force", branch.label)
     return RefusedError(
         f"{branch.name} kept, this would be lost: {'; '.join(lost)}",
         Commands.of(
-            f"to see it: {command('ralph-wrap', 'diff', '--saved', branch.label)}",
-            f"to drop it: {command('ralph-wrap', 'drop', '--force', branch.label)}",
+            f"to see it: {command('ralph-wrap', 'diff', '--saved', branch.label)}", f"to drop it: {again}"
         ),
     )
 
@@ -291,7 +291,7 @@ def _drop(
             continue  # the user named no ids, so branches in use are left out without an error
         lost = safety.lost(branch)
         if error is None:
-            error = _moved(branch, wanted) or _refusal(branch, lost, force=wanted.force)
+            error = _moved(branch, wanted) or _refusal(branch, lost, wanted)
         if error is None and copies is not None and branch.id is not None and branch.id in copies:
             error = copies.obstacle(branch.id, branch, objects, force=wanted.force)
         if error is None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ralph_wrap import branches
 from ralph_wrap.branches import HEADS, WIP, Branch
-from ralph_wrap.branches.dropped import DROPPED, DROPPED_ELSEWHERE, dropped, dropped_ref
+from ralph_wrap.branches.dropped import DROPPED, DROPPED_ELSEWHERE, dropped, dropped_ref, gone_for_ever
 from ralph_wrap.errors import ConflictError, GitError, NotFoundError, RalphError
 from ralph_wrap.git import Git, list_refs
 from ralph_wrap.git.read_back import other_tips, require_whole
@@ -240,7 +240,7 @@ def _not_dropped(project: Project, name: str) -> RalphError:
             f"to see what it changes: {command('ralph-wrap', 'diff', branch.label)}",
         )
     except NotFoundError:
-        return NotFoundError(
+        return gone_for_ever(project, name) or NotFoundError(
             f"{name} was not dropped, or has expired",
             "to list what can be restored: ralph-wrap restore",
         )

@@ -73,6 +73,7 @@ class DropSelection(NamedTuple):
         empty: only branches without own commits and without saved work.
         older_than: only branches that have not changed for this number of seconds.
         force: also branches with work that would be lost.
+        forever: what goes cannot be restored; hints repeat that.
         previewed: of the names, the commits of branch and saved work that the user has seen. A branch that
             has moved since then stays, and one that is gone is none.
 
@@ -83,6 +84,7 @@ class DropSelection(NamedTuple):
     empty: bool = False
     older_than: float | None = None
     force: bool = False
+    forever: bool = False
     previewed: Mapping[str, PreviewedTips] | None = None
 
 

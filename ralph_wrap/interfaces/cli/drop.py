@@ -94,7 +94,7 @@ def drop(
                 "--forever is for this repository alone, and --remote for another one, too",
                 "first: ralph-wrap drop ID… --remote NAME; then: ralph-wrap drop --forever ID…",
             )
-        wanted = DropSelection(tuple(ids or ()), merged, empty, _seconds(older_than), force)
+        wanted = DropSelection(tuple(ids or ()), merged, empty, _seconds(older_than), force, forever)
         environ = become_owner(directory)
         warn_of_tampering(directory, environ)
         project = open_project(directory, environ)
@@ -120,7 +120,7 @@ def drop(
         if forever:
             rows = use_case.forget(project, [*rows, *before.values()], time.time())
         if refused:
-            rows, failures = [*rows, *refused], [*failures, _refusal_of(refused)]
+            rows, failures = [*rows, *refused], [*failures, _refusal_of(refused, forever=forever)]
         if remote is None:
             _warn_of_copies(rows, force=force)
         _show(rows, failures, json=json)
@@ -140,7 +140,7 @@ def _confirmed(
         found = use_case.preview(project, wanted, time.time())
         going += found.going
         if not wanted.names:
-            wanted = DropSelection(tuple(found.tips), force=wanted.force, previewed=found.tips)
+            wanted = DropSelection(tuple(found.tips), force=wanted.force, forever=True, previewed=found.tips)
     if going:
         require_consent(
             "these branches go for ever, with their saved work and snapshots. Nothing can bring them back:",
@@ -178,14 +178,15 @@ def _loss(row: DroppedBranch) -> str:
     return f"LOST: {named(row.lost, _LOST)}" if row.lost else ""
 
 
-def _refusal_of(refused: Sequence[DroppedBranch]) -> RefusedError:
+def _refusal_of(refused: Sequence[DroppedBranch], *, forever: bool) -> RefusedError:
     """Return the error for all branches that stay because their work would be lost."""
+    again = command("ralph-wrap", "drop", "--all", *["--forever"] * forever, "--force")
     names = named([row.branch for row in refused], _LOST)
     return RefusedError(
         f"kept, because their work would be lost: {names}",
         Commands.of(
             "to see it: ralph-wrap review --only unmerged",
-            "to drop them, too: ralph-wrap drop --all --force",
+            f"to drop them, too: {again}",
         ),
     )
 

@@ -177,7 +177,7 @@ def _main(row: ReviewRow) -> str | None:
     if row.damage:
         return "damaged"
     if row.merged:
-        return "no commits" if row.no_commits else "merged"
+        return "nothing to merge" if row.no_commits else "merged"
     if row.conflicts_main is None:
         return None
     return "conflict" if row.conflicts_main else "clean"

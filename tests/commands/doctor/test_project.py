@@ -188,6 +188,17 @@ def test_commands_without_approval(repo: Repo, host: Path, monkeypatch: pytest.M
     assert verdict_of(examine(repo.path, os.environ, host), name)[0] == "FAIL"
 
 
+def test_what_only_clean_obeys_needs_approval_too(repo: Repo, host: Path) -> None:
+    """No session depends on it, but clean refuses without the approval."""
+    repo.write(".ralph/config.toml", 'keep_sessions = "1d"\n')
+    found = examine(repo.path, os.environ, host)
+    assert verdict_of(found, "trust") == ("FAIL", "keep_sessions: not approved")
+    assert command("clean", cwd=repo.path).status == 125
+    assert command("trust", cwd=repo.path).status == 0
+    assert verdict_of(examine(repo.path, os.environ, host), "trust") == ("ok", "keep_sessions: approved")
+    assert command("clean", cwd=repo.path).status == 0
+
+
 def test_a_base_that_is_no_commit(repo: Repo, host: Path) -> None:
     """Sessions look that up before they begin."""
     found = examine(repo.path, with_environ(RALPH_WRAP_BASE="nothing"), host)

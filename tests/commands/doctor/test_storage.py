@@ -134,7 +134,7 @@ def test_what_is_kept_is_said(repo: Repo, host: Path, monkeypatch: pytest.Monkey
     repo.write(".ralph/run/sessions/one/output.log", "x" * (2 << 20))
     repo.git("update-ref", "refs/ralph/snapshots/aaaa/1", repo.head)
     found = examine(repo.path, os.environ, host)
-    assert verdict_of(found, "kept") == ("ok", ".ralph takes 2.0 MiB, and 1 ref of ours keeps commits")
+    assert verdict_of(found, "kept") == ("ok", ".ralph takes 2.0 MiB, and 1 ref keeps work below refs/ralph")
     monkeypatch.setattr(storage, "_MUCH", 1 << 20)
     found = examine(repo.path, os.environ, host)
     assert checked(found, "kept").fix == "to see what is due: ralph-wrap clean --dry-run"

@@ -10,7 +10,7 @@ import pytest
 from ralph_wrap.commands import drop as dropping
 from ralph_wrap.state.project import find_project
 from tests.commands.drop.dropping import drop_some, refs
-from tests.support.histories import grow
+from tests.support.histories import grow, record
 from tests.support.sessions import PROGRAM, command
 from tests.support.terminal import Terminal
 
@@ -75,3 +75,24 @@ def test_nothing_goes_for_ever_without_a_word(repo: Repo) -> None:
     assert refs(repo) == {"heads/ralph/aaaa": repo.head}
     _forever(repo, "aaaa")
     assert refs(repo) == {}
+
+
+def test_its_hints_repeat_it(repo: Repo) -> None:
+    """Pasted, they do what was asked for: what goes cannot come back."""
+    grow(repo, "ralph/aaaa", "main", {"new": "new\n"})
+    one = command("drop", "--forever", "--yes", "aaaa", cwd=repo.path).stderr
+    assert "to drop it: ralph-wrap drop --forever --force aaaa" in one
+    every = command("drop", "--forever", "--yes", "--all", cwd=repo.path).stderr
+    assert "to drop them, too: ralph-wrap drop --all --forever --force" in every
+
+
+@pytest.mark.parametrize("words", [("drop", "--forever", "--yes"), ("drop",), ("restore",), ("diff",)])
+def test_what_is_gone_for_ever_is_said(repo: Repo, words: tuple[str, ...]) -> None:
+    """A session knows its branch longer than git does."""
+    session = record(repo, "aaaa", repo.head, branch="ralph/aaaa")
+    repo.git("branch", "ralph/aaaa")
+    _forever(repo, "aaaa")
+    result = command(*words, "aaaa", cwd=repo.path)
+    assert result.status == 4
+    assert "branch ralph/aaaa does not exist any more, and cannot be restored" in result.stderr
+    assert f"to see what its session printed: ralph-wrap logs {session}" in result.stderr

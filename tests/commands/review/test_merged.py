@@ -69,10 +69,14 @@ def test_a_branch_that_got_no_commit_is_not_called_merged(repo: Repo) -> None:
     record(repo, "0001", first)
     record(repo, "0002", first)
     repo.git("merge", "--quiet", "ralph/0001")
-    assert _main_column(repo) == {"ralph/0001": "merged", "ralph/0002": "no commits", "ralph/0003": "merged"}
+    assert _main_column(repo) == {
+        "ralph/0001": "merged",
+        "ralph/0002": "nothing to merge",
+        "ralph/0003": "merged",
+    }
     assert {row.merged for row in look_at(repo).rows} == {True}
     live = ROW._replace(verdict="live", merged=True, no_commits=True, ahead=0)
-    assert "  no commits  " in table([live], NOW)
+    assert "  nothing to merge  " in table([live], NOW)
 
 
 def test_saved_work_without_commits_is_not_merged(repo: Repo) -> None:
