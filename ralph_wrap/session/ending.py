@@ -16,13 +16,12 @@ from ralph_wrap.session import exit_report
 from ralph_wrap.session.clone_end import CloneEnd
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.notify import notification_of, notify, summary_of
-from ralph_wrap.session.remote.take_up import TakenUpWork
 from ralph_wrap.session.thin_snapshots import thin
 from ralph_wrap.session.workspace import Workspace, recorded
 from ralph_wrap.state.audit.guard import SessionGuard
 from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.project import Project
-from ralph_wrap.state.report import SessionReport, ending, how_it_ended, summary
+from ralph_wrap.state.report import SessionReport, TakenUp, ending, how_it_ended, summary
 from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.log import Commands, current, get_logger, lines_of, traceback_of
 from ralph_wrap.system.output_relay import OutputRelay
@@ -72,7 +71,7 @@ class SessionState:
         self.commits: int | None = None
         self.stuck = False
         self.guard: SessionGuard | None = None
-        self.taken_up: TakenUpWork | None = None
+        self.taken_up: TakenUp | None = None
 
     def cost(self) -> float | None:
         """Return the cost that the agent has reported, in US dollars; ``None`` if it reported none."""
@@ -202,7 +201,7 @@ class SessionEnd:
             fallback=workspace.fallback if workspace else None,
             leaks=workspace.leak_monitor.found if workspace and workspace.leak_monitor else None,
             tampering=state.guard.found if state.guard else None,
-            taken_up=state.taken_up._asdict() if state.taken_up else None,
+            taken_up=state.taken_up,
             question=(state.result.question or None) if state.result else None,
             verify=state.gate.report() if state.gate else None,
         )

@@ -8,7 +8,7 @@ from ralph_wrap import branches
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import count_commits, pointer
 from ralph_wrap.state.project import Project
-from ralph_wrap.state.report import SessionReport
+from ralph_wrap.state.report import RemovedFiles, SavedSubmodule, SessionReport
 from ralph_wrap.worktree.remove import WorktreeOutcome
 
 _NAMED = 10  # maximum number of ignored files to name; the others are counted
@@ -46,18 +46,18 @@ def with_outcome(report: SessionReport, outcome: WorktreeOutcome) -> SessionRepo
     report = report._replace(lost=outcome.lost, way_out=outcome.way_out, cut=counts)
     if saved is None:
         return report._replace(kept=outcome.kept)
-    ignored = {"files": saved.ignored_files, "paths": list(saved.ignored[:_NAMED])}
+    ignored = RemovedFiles(files=saved.ignored_files, paths=list(saved.ignored[:_NAMED]))
     return report._replace(
         saved=saved.branch,
         saved_paths=saved.paths if saved.branch else (),
         saved_commits=saved.detached,
         snapshots=saved.snapshots,
         submodules=tuple(
-            {
-                "path": submodule.path or submodule.name,
-                "repository": os.fspath(submodule.store),
-                "refs": list(submodule.refs),
-            }
+            SavedSubmodule(
+                path=submodule.path or submodule.name,
+                repository=os.fspath(submodule.store),
+                refs=list(submodule.refs),
+            )
             for submodule in saved.inner
             if submodule.refs
         ),

@@ -178,8 +178,8 @@ def restore_submodules(context: SessionContext, tree: LinkedWorktree) -> None:
         )
         found = None
     repositories = {
-        restore.SavedSubmoduleWork(path, tuple(refs)): repository
-        for path, repository, refs in (found.saved_submodules() if found else ())
+        restore.SavedSubmoduleWork(saved["path"], tuple(saved["refs"])): saved["repository"]
+        for saved in (found.submodules if found else ())
     }
     for work in restore.restore_submodules(
         tree,

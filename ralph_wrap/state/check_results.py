@@ -16,7 +16,7 @@ from ralph_wrap.errors import RalphError
 from ralph_wrap.state.project import RUN, Project
 from ralph_wrap.state.session_start import is_signed, signature
 from ralph_wrap.system import files
-from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.document import DocumentFormat, convert_fields
 from ralph_wrap.system.text import command
 
 _KIND = "check"  # of what is signed here
@@ -79,11 +79,9 @@ def _entries(project: Project) -> dict[str, dict[str, Any]]:
 
 def _checked(entry: Mapping[str, Any]) -> CheckResult | None:
     try:
-        check = CheckResult(**{name: entry[name] for name in CheckResult._fields})
-    except (TypeError, KeyError):
+        return convert_fields(entry, CheckResult)
+    except (TypeError, ValueError):
         return None
-    words = (check.target, check.onto, check.ended, check.command)
-    return check if type(check.status) is int and all(isinstance(word, str) for word in words) else None
 
 
 def keep(project: Project, tip: str, check: CheckResult) -> None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ralph_wrap.state import ids
-from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.document import DocumentFormat, convert_fields
 from ralph_wrap.system.liveness import ProcessIdentity
 
 FETCHED_FROM = "fetched_from"
@@ -154,17 +154,10 @@ def is_fetched(directory: Path) -> bool:
 
 
 def _checked(loaded: dict[str, Any], name: str) -> SessionRecord:
-    if missing := [field for field in _KINDS if field in _REQUIRED and field not in loaded]:
-        raise ValueError(f"it lacks {', '.join(missing)}")
-    record = SessionRecord(
-        **{field: loaded.pop(field) for field in _KINDS if field in loaded},
-        extra=loaded,
-    )
-    for value, kind in zip(record, _KINDS.values(), strict=False):  # a review reads 20,000 records
-        if not isinstance(value, kind):
-            raise TypeError("a field of the wrong type")
-        if isinstance(value, str) and b"\0" in os.fsencode(value):
-            raise ValueError("a field that no file or process could be named by")
+    own = {field: loaded.pop(field) for field in _OWN if field in loaded}
+    record = convert_fields(own, SessionRecord)._replace(extra=loaded)
+    if any(b"\0" in os.fsencode(value) for value in record if isinstance(value, str)):
+        raise ValueError("a field that no file or process could be named by")
     if not ids.is_agent_id(record.id) or not ids.is_session_id(record.session):
         raise ValueError("an id of the wrong form")
     if record.on_dirty not in {"wip", "keep"}:
@@ -180,27 +173,4 @@ def _checked(loaded: dict[str, Any], name: str) -> SessionRecord:
     return record
 
 
-_OPTIONAL = (str, type(None))
-_KINDS: Mapping[str, type | tuple[type, ...]] = {  # in the order of the fields
-    **dict.fromkeys(("id", "session"), str),
-    "pid": int,
-    "start_time": (int, float),
-    **dict.fromkeys(("boot_id", "pid_namespace", "host"), str),
-    **dict.fromkeys(("branch", "base", "workspace"), _OPTIONAL),
-    "agent": str,
-    "iteration": int,
-    "state": str,
-    "keep_worktree": bool,
-    "on_dirty": str,
-    **dict.fromkeys(("drop_empty", "background"), bool),
-    "lock_inode": int,
-    **dict.fromkeys(("file_mode", "symlinks"), bool),
-    **dict.fromkeys(("resumes", "restored", "worktree"), _OPTIONAL),
-    "branch_created": bool,
-    "worktree_inode": int,
-    "worktree_born": int,
-    **dict.fromkeys(("title", "task"), str),
-    "agents_unseen": bool,
-    "port": int,
-}
-_REQUIRED = {*_KINDS} - {*SessionRecord._field_defaults}
+_OWN = tuple(field for field in SessionRecord._fields if field != "extra")

@@ -11,7 +11,6 @@ the user has approved it.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from ralph_wrap.git import oid
 from ralph_wrap.state import ids
 from ralph_wrap.state.remote_refs import owner_of
 from ralph_wrap.state.session_start import SessionStart
-from ralph_wrap.system.document import DocumentFormat, known
+from ralph_wrap.system.document import DocumentFormat, convert_fields
 from ralph_wrap.system.text import plain
 
 CLAIMS = "refs/ralph/claims/"
@@ -127,24 +126,16 @@ def decode(content: bytes, agent_id: str) -> RemoteClaim:
     return _FORMAT.decode(content, lambda fields: _checked(fields, agent_id))
 
 
-def _checked(fields: Mapping[str, Any], agent_id: str) -> RemoteClaim:
-    claim = RemoteClaim(**known(fields, RemoteClaim) | {"start": _start(fields.get("start"))})
+def _checked(fields: dict[str, Any], agent_id: str) -> RemoteClaim:
+    start = _start(fields.pop("start", None))
+    claim = convert_fields(fields, RemoteClaim)._replace(start=start)
     work = fields["work"]  # without it, nobody knows which of the refs is the newest work
-    texts = (work, claim.id, claim.session, claim.branch, claim.base, claim.node, claim.title, claim.agent)
-    numbers = (claim.epoch, claim.sequence, claim.iteration)
-    if not all(
-        isinstance(text, str)
-        for text in (*texts, claim.worktree, claim.ended_by, claim.incomplete, claim.nonce)
-    ):
-        raise TypeError("a field of the wrong type")
-    if not all(type(number) is int and number >= 0 for number in numbers):
-        raise TypeError("a number of the wrong type")
-    if type(claim.beat) not in {int, float} or not claim.beat > 0:
+    if min(claim.epoch, claim.sequence, claim.iteration) < 0:
+        raise ValueError("a number below 0")
+    if not claim.beat > 0:
         raise ValueError("a beat out of range")
-    own = [] if claim.cost_usd is None else [claim.cost_usd]
-    for cost in (*own, claim.earlier_cost_usd):
-        if type(cost) not in {int, float} or not 0 <= cost < _MOST_DOLLARS:
-            raise ValueError("a cost that cannot be")
+    if not all(0 <= cost < _MOST_DOLLARS for cost in (claim.cost_usd or 0.0, claim.earlier_cost_usd)):
+        raise ValueError("a cost that cannot be")
     if not oid.is_oid(claim.base):
         raise ValueError("a base that is no object id")
     if claim.state not in _STATES or claim.id != agent_id or (work and owner_of(work) != agent_id):
@@ -170,7 +161,7 @@ def _shown(text: str) -> str:
 def _start(fields: Any) -> SessionStart | None:
     if fields is None:
         return None
-    start = SessionStart.of(fields)
+    start = convert_fields(fields, SessionStart)
     texts = (*start.options, *start.options.values(), *start.command, start.directory)
     if any("\0" in text for text in texts):
         raise ValueError("a text that no command line can have")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from ralph_wrap.agents.output import Usage
 from ralph_wrap.errors import RalphError
@@ -21,7 +21,7 @@ from ralph_wrap.state.record import FETCHED_REPORT, fetched_field
 from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.state.wording import ending_in_words
 from ralph_wrap.system import files
-from ralph_wrap.system.document import DocumentFormat, known
+from ralph_wrap.system.document import DocumentFormat, convert_fields
 from ralph_wrap.system.log import one_line
 from ralph_wrap.system.long_lists import CUT, cut_lists
 from ralph_wrap.system.text import and_more, located, named, near, shortened
@@ -55,6 +55,43 @@ GATE_RESULTS = ("passed", "failed", "not run")
 _NO_WORKTREE = "the worktree was deleted or replaced"
 
 
+class SavedSubmodule(TypedDict):
+    """A submodule with saved work.
+
+    Attributes:
+        path: in the worktree.
+        repository: the directory that contains the work now.
+        refs: in that repository.
+
+    """
+
+    path: str
+    repository: str
+    refs: list[str]
+
+
+class RemovedFiles(TypedDict):
+    """Ignored files that went with the worktree: their number, and the first few names."""
+
+    files: int
+    paths: list[str]
+
+
+class TakenUp(TypedDict):
+    """What came back from a snapshot of a dead machine.
+
+    Attributes:
+        session: id of the session that made the snapshot.
+        snapshot: its object id.
+        older: paths that were not put back, because newer commits of the branch have them.
+
+    """
+
+    session: str
+    snapshot: str
+    older: list[str]
+
+
 class SessionReport(NamedTuple):
     """The end of a session. ``None`` means that a field does not apply or was not checked.
 
@@ -79,20 +116,19 @@ class SessionReport(NamedTuple):
         saved_paths: the uncommitted paths.
         saved_commits: number of commits on *saved* that were made on a detached HEAD.
         snapshots: refs with commits that were on no branch.
-        submodules: submodules with saved work: path, repository that contains it now, refs in it.
+        submodules: submodules with saved work.
         workspace: the directory in which the agent worked.
         kept: reason why the worktree was kept.
         way_out: the command after which the worktree can go, if ``ralph-wrap rm`` would refuse.
         lost: what is lost, because somebody else had deleted the worktree; ``None`` if nothing is.
-        ignored_removed: ignored files removed with the worktree: their number, and the first few names.
+        ignored_removed: ignored files removed with the worktree.
         leaks: changes outside the worktree, with their times; *not known* and the reason if a look failed;
             ``None`` without a worktree.
         fallback: reason why there was no worktree.
         title: what people call the session; empty if it has no name and no prompt.
         resumes: id of the session that this one went on from; ``None`` if it began anew.
         tampering: what ``ralph-wrap audit`` finds since the session; ``None`` if no session looked.
-        taken_up: what came back from a snapshot of a dead machine: its session, the snapshot, and the older
-            paths that were not put back.
+        taken_up: what came back from a snapshot of a dead machine.
         question: what the agent asks a person, if it is blocked.
         verify: the gate: its last result (passed, failed, or not run for the work as it was at the end), its
             command, how often it ran, and iteration, exit status and seconds of its last run; ``None``
@@ -122,18 +158,18 @@ class SessionReport(NamedTuple):
     saved_paths: tuple[str, ...] = ()
     saved_commits: int = 0
     snapshots: tuple[str, ...] = ()
-    submodules: tuple[dict[str, Any], ...] = ()
+    submodules: tuple[SavedSubmodule, ...] = ()
     workspace: str | None = None
     kept: str | None = None
     way_out: str | None = None
     lost: str | None = None
-    ignored_removed: dict[str, Any] | None = None
+    ignored_removed: RemovedFiles | None = None
     leaks: tuple[str, ...] | None = None
     fallback: str | None = None
     title: str = ""
     resumes: str | None = None
     tampering: tuple[str, ...] | None = None
-    taken_up: dict[str, Any] | None = None
+    taken_up: TakenUp | None = None
     question: str | None = None
     verify: dict[str, Any] | None = None
     proof: str | None = None
@@ -192,23 +228,6 @@ class SessionReport(NamedTuple):
         fields, whole = cut_lists(self._asdict() | {CUT: dict(self.cut)})
         fields[CUT] |= {name: len(values) for name, values in whole.items()}
         return fields, whole
-
-    def saved_submodules(self) -> list[tuple[str, str, list[str]]]:
-        """Return path, repository and refs of each submodule with saved work, as far as they are texts."""
-        entries: Iterable[Any] = self.submodules
-        rows = [
-            (entry.get("path"), entry.get("repository"), entry.get("refs"))
-            for entry in entries
-            if isinstance(entry, dict)
-        ]
-        return [
-            (path, repository, refs)
-            for path, repository, refs in rows
-            if isinstance(path, str)
-            and isinstance(repository, str)
-            and isinstance(refs, list)
-            and all(isinstance(ref, str) for ref in refs)
-        ]
 
     def proven(self, task: str, directory: Path, project: Project) -> SessionReport:
         """Return the report with a signature of its end: an agent can write the file.
@@ -272,12 +291,12 @@ def read(path: Path) -> SessionReport | UnreadableReport | None:
     The record of a session of another machine has its report.
     """
     try:
-        return _FORMAT.read(path, _checked)
+        return _FORMAT.read(path, _report)
     except FileNotFoundError:
         fields = fetched_field(path.parent, FETCHED_REPORT)
         try:
-            return _checked(fields) if isinstance(fields, dict) else None
-        except TypeError as error:
+            return _report(fields) if isinstance(fields, dict) else None
+        except ValueError as error:
             return UnreadableReport(path.with_name("record.json"), str(error))
     except OSError as error:
         return UnreadableReport(path, error.strerror or str(error))
@@ -285,16 +304,8 @@ def read(path: Path) -> SessionReport | UnreadableReport | None:
         return UnreadableReport(path, str(error))
 
 
-def _checked(loaded: Mapping[str, Any]) -> SessionReport:
-    found = _with_fields(loaded)
-    texts, numbers = (found.session, found.ended_by), (found.exit_status, found.iterations)
-    if not all(isinstance(text, str) for text in texts) or not all(isinstance(one, int) for one in numbers):
-        raise TypeError("a field of the wrong type")
-    return found if isinstance(found.cut, dict) else found._replace(cut=MappingProxyType({}))
-
-
-def _with_fields(loaded: Mapping[str, Any]) -> SessionReport:
-    return SessionReport(**known(loaded, SessionReport))
+def _report(loaded: Mapping[str, Any]) -> SessionReport:
+    return convert_fields(loaded, SessionReport)
 
 
 def banner(record: SessionRecord, output: str) -> str:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from ralph_wrap.state.project import Project
 from ralph_wrap.state.record import FETCHED_START, fetched_field
 from ralph_wrap.system import files, privileges
-from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.document import DocumentFormat, convert_fields
 
 _KIND = "start"  # of what is signed here
 START = "start.json"
@@ -45,22 +45,6 @@ class SessionStart(NamedTuple):
     options: Mapping[str, str]
     command: tuple[str, ...]
     directory: str
-
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> SessionStart:
-        """Return what JSON says.
-
-        Raises:
-            KeyError: a part of it is missing.
-            TypeError: a part of it has the wrong type.
-
-        """
-        options, command, directory = fields["options"], fields["command"], fields["directory"]
-        if not isinstance(options, dict) or not isinstance(command, list):
-            raise TypeError("a start of the wrong type")
-        if not all(isinstance(text, str) for text in (*options, *options.values(), *command, directory)):
-            raise TypeError("a text of the wrong type")
-        return cls(options, tuple(command), directory)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -109,12 +93,12 @@ def _foreign(directory: Path, project: Project) -> FoundStart | None:
     fields = fetched_field(directory, FETCHED_START)
     try:
         return None if fields is None else _checked({**fields, "signature": ""}, directory, project)
-    except (TypeError, KeyError, AttributeError):
+    except (TypeError, ValueError):
         return None
 
 
 def _checked(loaded: dict[str, Any], directory: Path, project: Project) -> FoundStart:
-    start = SessionStart.of(loaded)
+    start = convert_fields(loaded, SessionStart)
     return FoundStart(start, is_signed(_KIND, start, directory, project, loaded["signature"]))
 
 

@@ -8,22 +8,50 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_type_hints
+
+from msgspec import ValidationError, convert
 
 from ralph_wrap.system import files
 
 T = TypeVar("T")
+_Fields = TypeVar("_Fields", bound=NamedTuple)
 
 
 class MisshapenError(ValueError):
     """The content is nested too deeply, or a part of it is missing or has the wrong type."""
 
 
-def known(fields: Mapping[str, Any], kind: type[NamedTuple]) -> dict[str, Any]:
-    """Return the fields that a kind of value has: another release may have written further ones."""
-    return {name: fields[name] for name in kind._fields if name in fields}
+def convert_fields(fields: Mapping[str, Any], kind: type[_Fields]) -> _Fields:
+    """Return a value of a kind that has its fields from a JSON object, each of the type that the kind says.
+
+    A field that the kind does not have is left out: another release may have written it. Nothing is turned
+    into another type, but a list into a tuple, a whole number into a ``float``, and base64 into bytes.
+
+    Raises:
+        MisshapenError: a field is missing, or has another type.
+
+    """
+    values = []
+    for name, annotation in _types(kind).items():
+        if name in fields:
+            try:
+                values.append(convert(fields[name], annotation))
+            except ValidationError as error:
+                raise MisshapenError(f"{name}: {error}") from None
+        elif name in kind._field_defaults:
+            values.append(kind._field_defaults[name])
+        else:
+            raise MisshapenError(f"it lacks {name}")
+    return kind._make(values)
+
+
+@cache
+def _types(kind: type[NamedTuple]) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def from_json(content: bytes | str) -> Any:

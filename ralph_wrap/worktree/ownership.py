@@ -25,7 +25,7 @@ from ralph_wrap.git import decode, pointer
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.state.registry import SessionRecord
 from ralph_wrap.system import files
-from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.document import DocumentFormat, convert_fields
 from ralph_wrap.system.log import one_line
 
 MARK = "ralph-wrap-session"
@@ -92,18 +92,15 @@ def read_mark(registration: Path) -> SessionMark | None:
     """Return the mark of a registration, ``None`` if it has none or an empty one."""
     try:
         content = files.read(registration / MARK)
-        return _FORMAT.decode(content, _checked) if content else None  # empty: a power failure, or a kill
+        return _FORMAT.decode(content, _mark) if content else None  # empty: a power failure, or a kill
     except FileNotFoundError:
         return None
     except (OSError, ValueError):
         return UNREADABLE
 
 
-def _checked(loaded: Mapping[str, Any]) -> SessionMark:
-    mark = SessionMark(loaded["session"], loaded["branch"])
-    if not all(isinstance(word, str) for word in mark):
-        raise TypeError("a field of the wrong type")
-    return mark
+def _mark(loaded: Mapping[str, Any]) -> SessionMark:
+    return convert_fields(loaded, SessionMark)
 
 
 def write_anchor(registration: Path, path: Path) -> None:

@@ -309,7 +309,7 @@ def _without(*keys: str, **changes: Any) -> dict[str, Any]:
         (b'"text"', "no JSON object"),
         (b"[1]", "no JSON object"),
         *[
-            (_without(**{key: value}), "a field of the wrong type")
+            (_without(**{key: value}), f"{key}: Expected `")
             for key, value in [
                 *[("pid", "12"), ("pid", 1.5), ("start_time", "1"), ("iteration", None), ("boot_id", None)],
                 *[("host", 1), ("agent", []), ("state", {}), ("branch", 1), ("base", []), ("workspace", {})],

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph_wrap.system.document import DocumentFormat, MisshapenError, from_json, parse
+from ralph_wrap.system.document import DocumentFormat, MisshapenError, convert_fields, from_json, parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,3 +107,34 @@ def test_any_content_has_a_meaning_or_a_value_error(content: bytes | str) -> Non
     """No other error comes out."""
     with contextlib.suppress(ValueError):
         parse(content, _name)
+
+
+class _Kind(NamedTuple):
+    name: str
+    number: int = 1
+    paths: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+def test_fields_become_a_value() -> None:
+    """A list is a tuple, a whole number may be a ``float``; unknown fields do no harm."""
+    fields = {"name": "x\udcff", "paths": ["a"], "seconds": 2, "later": []}
+    assert convert_fields(fields, _Kind) == _Kind("x\udcff", 1, ("a",), 2.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({}, "it lacks name"),
+        ({"name": None}, "name: Expected `str`, got `null`"),
+        ({"name": "x", "number": "1"}, "number: Expected `int`, got `str`"),
+        ({"name": "x", "number": True}, "number: Expected `int`, got `bool`"),
+        ({"name": "x", "number": 1.0}, "number: Expected `int`, got `float`"),
+        ({"name": "x", "paths": ["a", 7]}, "paths: Expected `str`, got `int` - at `$[1]`"),
+    ],
+)
+def test_a_field_of_another_type_is_misshapen(fields: dict[str, Any], reason: str) -> None:
+    """Nothing is guessed: the error names the field."""
+    with pytest.raises(MisshapenError) as error:
+        convert_fields(fields, _Kind)
+    assert str(error.value) == reason

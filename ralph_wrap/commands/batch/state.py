@@ -31,7 +31,7 @@ from ralph_wrap.state import session_start
 from ralph_wrap.state.project import Project, prepare_root, registries
 from ralph_wrap.system import files
 from ralph_wrap.system.cancel import CancelToken
-from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.document import DocumentFormat, convert_fields
 from ralph_wrap.system.log import Commands, get_logger
 
 log = get_logger()
@@ -140,7 +140,7 @@ class BatchState:
             if self._project.environ.get(IMPLIES) != "1":  # in a container, the agent is there, too
                 raise ValueError(f"another program or machine has written {self._path}, or it was moved")
             log.warning("batch.not_signed", f"{self._path} has no signature of this machine; it counts")
-        return {key: TaskState(**task) for key, task in fields.items()}
+        return {key: convert_fields(task, TaskState) for key, task in fields.items()}
 
 
 @contextlib.contextmanager

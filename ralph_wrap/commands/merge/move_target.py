@@ -47,7 +47,7 @@ from ralph_wrap.state.project import Project, repository_of
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.state.session_start import is_signed, signature
 from ralph_wrap.system import files
-from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.document import DocumentFormat, convert_fields
 from ralph_wrap.system.files import lock_holder
 from ralph_wrap.system.log import get_logger
 from ralph_wrap.worktree.model import TEMPORARY
@@ -277,8 +277,7 @@ def _undo(
 
 
 def _checked(loaded: Mapping[str, Any], git: Git) -> tuple[TargetMove, str, object]:
-    step = TargetMove(*(str(loaded[name]) for name in TargetMove._fields))
-    name = str(loaded["scratch"])
+    step, name = convert_fields(loaded, TargetMove), loaded["scratch"]
     if not step.ref.startswith(HEADS) or not TEMPORARY.fits(name):
         raise ValueError("a name of the wrong form")
     if not all(is_oid(oid) for oid in (step.old, step.new)):

@@ -12,7 +12,7 @@ from ralph_wrap.state import remote_claim
 from ralph_wrap.state.ids import is_wide_agent_id
 from ralph_wrap.state.remote_claim import RemoteClaim
 from ralph_wrap.state.report import BLOCKED
-from ralph_wrap.system.document import DocumentFormat, known
+from ralph_wrap.system.document import DocumentFormat, convert_fields
 from ralph_wrap.system.text import plain
 
 FINISHED = {"promise", "max-iterations", "max-stalls", "max-time", "max-cost", "max-tokens"}
@@ -109,16 +109,8 @@ def decode_index(content: bytes, index: int) -> IndexState:
 
 
 def _checked(fields: dict[str, Any], index: int) -> IndexState:
-    state = IndexState(**known(fields, IndexState) | {"number": fields["index"]})
-    texts = (state.id, state.state, state.session, state.ended_by, state.nonce)
-    if not all(isinstance(text, str) for text in texts):
-        raise TypeError("a field of the wrong type")
-    if (
-        type(state.number) is not int
-        or state.number != index
-        or type(state.iterations) is not int
-        or state.iterations < 0
-    ):
+    state = convert_fields(fields | {"number": fields["index"]}, IndexState)
+    if state.number != index or state.iterations < 0:
         raise ValueError("a number that is not its own")
     if not is_wide_agent_id(state.id) or state.state not in {CLAIMED, DONE, STOPPED}:
         raise ValueError("an id or a state that is none")

@@ -17,7 +17,7 @@ from ralph_wrap.git import Git, commit_tree, read_commit, store_blob
 from ralph_wrap.git.objects import make_tree
 from ralph_wrap.git.safe.batch import read_blobs
 from ralph_wrap.interfaces.fleet.refs import is_run_id
-from ralph_wrap.system.document import DocumentFormat, known
+from ralph_wrap.system.document import DocumentFormat, convert_fields
 
 FILE = "spec.json"
 """The name of the file in the commit."""
@@ -135,26 +135,18 @@ def read_spec(git: Git, commit: str) -> tuple[FleetSpec, str]:
 
 
 def _checked(fields: dict[str, Any]) -> FleetSpec:
-    tasks = tuple(
-        FleetTask(_text(task["title"]), _text(task["prompt"]), _text(task.get("model", "")))
-        for task in fields.get("tasks", ())
-    )
-    options = {_text(name): _text(text) for name, text in fields.get("options", {}).items()}
-    command = tuple(_text(word) for word in fields.get("command", ()))
-    checked = {"size": fields["count"], "tasks": tasks, "options": options, "command": command}
-    spec = FleetSpec(**known(fields, FleetSpec) | checked)
-    for text in (spec.run, spec.author_name, spec.author_email, spec.created):
-        _text(text)
+    tasks = tuple(convert_fields(task, FleetTask) for task in fields.pop("tasks", ()))
+    spec = convert_fields(fields | {"size": fields["count"]}, FleetSpec)._replace(tasks=tasks)
     if not is_run_id(spec.run):
         raise ValueError("a run id that is none")
-    if type(spec.size) is not int or not 1 <= spec.size <= MOST or (tasks and len(tasks) != spec.size):
+    if not 1 <= spec.size <= MOST or (tasks and len(tasks) != spec.size):
         raise ValueError("a wrong number of sessions")
-    if type(spec.parallel) is not int or spec.parallel < 1:
+    if spec.parallel < 1:
         raise ValueError("a wrong number of sessions at the same time")
-    if not 0 <= float(spec.stagger) <= _SLOWEST:
+    if not 0 <= spec.stagger <= _SLOWEST:
         raise ValueError("a number out of range")
-    DOLLARS.read(options.get("max_cost", "0"))  # raises ValueError
-    if wrong := sorted(name for name in options if name in DECIDED or not _is_typed(name)):
+    DOLLARS.read(spec.options.get("max_cost", "0"))  # raises ValueError
+    if wrong := sorted(name for name in spec.options if name in DECIDED or not _is_typed(name)):
         raise ValueError(f"an option that no session of a fleet has: {wrong[0]}")
     return spec
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ralph_wrap.git.oid import is_oid
 from ralph_wrap.interfaces.fleet.refs import is_run_id
 from ralph_wrap.system import files, privileges
-from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.document import DocumentFormat, convert_fields
 
 _FORMAT = DocumentFormat(version=1, indent=1)
 
@@ -74,13 +74,7 @@ def _path(run: str, environ: Mapping[str, str]) -> Path:
 
 
 def _checked(fields: dict[str, Any]) -> StartedRun:
-    started = StartedRun(
-        str(fields["run"]),
-        str(fields["spec"]),
-        str(fields["address"]),
-        tuple(map(str, fields["hosts"])),
-        int(fields.get("grace", 60)),
-    )
+    started = convert_fields(fields, StartedRun)
     if not is_run_id(started.run) or not is_oid(started.spec):
         raise ValueError("a run that is none")
     return started

@@ -15,12 +15,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from ralph_wrap.git import Git, create_ref, delete_ref, list_refs, move_ref
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.state.record import FETCHED_FROM, SessionRecord, read_record
 from ralph_wrap.state.remote_claim import RemoteClaim
+from ralph_wrap.state.report import TakenUp
 from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.text import named
 from ralph_wrap.worktree.save.commits import make_snapshots
@@ -31,21 +31,6 @@ from ralph_wrap.worktree.save.trees import session_of
 log = get_logger()
 
 _NAMED = 5  # older files that a message names; it counts the others
-
-
-class TakenUpWork(NamedTuple):
-    """What came back from a snapshot.
-
-    Attributes:
-        session: id of the session that made it.
-        snapshot: its object id.
-        older: paths that were not put back, because newer commits of the branch have them.
-
-    """
-
-    session: str
-    snapshot: str
-    older: tuple[str, ...]
 
 
 class TakeUp:
@@ -76,7 +61,7 @@ class TakeUp:
         self._wip = f"refs/heads/ralph/{earlier.id}-wip"
         self._branch = f"refs/heads/{context.branch}"
 
-    def take_up(self) -> TakenUpWork | None:
+    def take_up(self) -> TakenUp | None:
         """Make the newest work of the earlier session its saved work here.
 
         Returns:
@@ -108,7 +93,7 @@ class TakeUp:
         found = {oid for ref, oid in self._remote_refs.items() if ref.startswith(prefix)}
         make_snapshots(self._git, self._earlier.id, sorted(found - kept))
 
-    def _take_snapshot(self, work: str, saved: str | None, tip: str | None) -> TakenUpWork | None:
+    def _take_snapshot(self, work: str, saved: str | None, tip: str | None) -> TakenUp | None:
         context, agent_id = self._context, self._earlier.id
         snapshot = self._remote_refs.get(work)
         if snapshot is None:
@@ -143,7 +128,7 @@ class TakeUp:
                 f" {named(made.older, _NAMED)}",
                 f"git diff {shlex.quote(context.branch)} {snapshot[:12]}",
             )
-        return TakenUpWork(session, snapshot, tuple(made.older))
+        return TakenUp(session=session, snapshot=snapshot, older=list(made.older))
 
     def _ended_here(self, session: str) -> bool:
         """Return whether a session ran in this project."""

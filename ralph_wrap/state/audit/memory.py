@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ralph_wrap.config import own_file
 from ralph_wrap.errors import RalphError
-from ralph_wrap.system.document import DocumentFormat
+from ralph_wrap.system.document import DocumentFormat, convert_fields
 from ralph_wrap.system.text import command
 
 _PURPOSE = "audit"
@@ -85,10 +85,7 @@ def _unreadable(path: Path, reason: str) -> RalphError:
 def _meaning(fields: Mapping[str, Any], project: str) -> AuditMemory:
     if fields["project"] != project:
         raise ValueError("another project")
-    contents = {
-        str(shown_path): base64.b64decode(content) for shown_path, content in fields["contents"].items()
-    }
-    return AuditMemory(dict(fields["accepted"]), dict(fields["since"]), contents, str(fields["looked"]))
+    return convert_fields(fields, AuditMemory)
 
 
 def remember(root: Path, environ: Mapping[str, str], memory: AuditMemory) -> None:

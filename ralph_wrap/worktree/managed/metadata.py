@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ralph_wrap.system import files
-from ralph_wrap.system.document import DocumentFormat, known
+from ralph_wrap.system.document import DocumentFormat, convert_fields
 
 _FILE = "ralph-wrap.json"
 _FORMAT = DocumentFormat(version=1, indent=1)
@@ -54,21 +54,9 @@ def write_mark(registration: Path, mark: WorktreeMetadata) -> None:
 def read_mark(registration: Path) -> WorktreeMetadata | None:
     """Return the mark of a worktree, ``None`` without a valid one."""
     try:
-        return _FORMAT.read(registration / _FILE, _checked)
+        return _FORMAT.read(registration / _FILE, lambda loaded: convert_fields(loaded, WorktreeMetadata))
     except (OSError, ValueError):
         return None
-
-
-def _checked(loaded: dict[str, Any]) -> WorktreeMetadata:
-    mark = WorktreeMetadata(**known(loaded, WorktreeMetadata))
-    words = (mark.branch, mark.base)
-    optional = (mark.origin, mark.session, mark.original_cwd, mark.tmux_session)
-    flags = (mark.branch_created, mark.configured, mark.file_mode, mark.symlinks)
-    if not all(isinstance(word, str) for word in words) or not all(isinstance(flag, bool) for flag in flags):
-        raise TypeError("a field of the wrong type")
-    if not all(word is None or isinstance(word, str) for word in optional):
-        raise TypeError("a field of the wrong type")
-    return mark
 
 
 def marked(common_dir: Path) -> dict[Path, WorktreeMetadata]:

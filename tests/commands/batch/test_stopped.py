@@ -154,8 +154,10 @@ def test_a_task_whose_end_is_unknown_is_not_done_again(batch: Batch, name: str) 
     _wait_for_work(batch, "one")
     process.kill()
     result_of(process)
-    eventually(lambda: batch.reports, "the end of the session")
-    (path,) = batch.repo.path.glob(f".ralph/run/sessions/*/{name}")
+    files = eventually(
+        lambda: [*batch.repo.path.glob(f".ralph/run/sessions/*/{name}")], "the end of the session"
+    )
+    (path,) = files
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
     batch.during("")
