@@ -94,7 +94,9 @@ FILES = {
     f"{RUN}/sessions/<session>/events.jsonl": "The event log: one JSON object per line.",
     f"{RUN}/sessions/<session>/index": "What the worktree had at the end of the last iteration; gone after "
     "the session, and so is the copy of the agent's index beside it, `index-staged`.",
-    f"{RUN}/sessions/<session>/output.log": "The agent's output, unchanged.",
+    f"{RUN}/sessions/<session>/output.log": (
+        "The agent's output, unchanged; of more than `max_output`, the beginning and the end."
+    ),
     f"{RUN}/sessions/<session>/record.json": "The record of a finished session.",
     f"{RUN}/sessions/<session>/report.json": "How the session ended; see [JSON](json.md#reportjson).",
     f"{RUN}/sessions/<session>/saved_paths.jsonl": "All saved paths, if there are too many for the report; "

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from ralph_wrap.errors import RalphError, explained
+from ralph_wrap.state.long_logs import shorten_logs
 from ralph_wrap.state.project import Project
 from ralph_wrap.worktree import old_sessions, retention
 
@@ -15,14 +16,14 @@ class CleanedItem(NamedTuple):
     """One thing that is old.
 
     Attributes:
-        kind: ``session`` (its record and its logs), ``branch`` (one that was dropped), or ``snapshots`` (of
-            an id whose branch is gone).
+        kind: ``session`` (its record and its logs), ``output`` (a long log), ``branch`` (one that was
+            dropped), or ``snapshots`` (of an id whose branch is gone).
         name: the session id, the name of the branch, or the agent id.
         action: ``deleted``; ``dropped`` (``ralph-wrap restore`` can bring it back for some time); ``waits``
-            (it goes after a second look, a day after the first); ``kept``. In a dry run ``would delete`` or
-            ``would drop``.
+            (it goes after a second look, a day after the first); ``shortened``; ``kept``. In a dry run
+            ``would delete``, ``would drop`` or ``would shorten``.
         note: the reason, in words.
-        size: of the files, in bytes; ``None`` of refs.
+        size: of what goes of the files, in bytes; ``None`` of refs.
         title: what people call the session; empty if that is not known.
 
     """
@@ -49,13 +50,20 @@ class Cleaning(NamedTuple):
 
 
 def clean(
-    project: Project, *, keep_sessions: float, keep_dropped: float, now: float, dry_run: bool = False
+    project: Project,
+    *,
+    keep_sessions: float,
+    keep_dropped: float,
+    max_output: int,
+    now: float,
+    dry_run: bool = False,
 ) -> Cleaning:
-    """Delete old records, logs, snapshots and dropped branches.
+    """Delete old records, logs, snapshots and dropped branches, and the middle of long logs.
 
     Arguments:
         keep_sessions: how many seconds the files of a finished session are kept; 0 keeps them for ever.
         keep_dropped: the same for a dropped branch.
+        max_output: the longest output log, in bytes; 0: no limit.
         now: seconds since 1970.
         dry_run: delete nothing.
 
@@ -71,6 +79,7 @@ def clean(
             failures.append(explained(error))
 
     take(lambda: _sessions(project, keep_sessions, now, dry_run=dry_run))
+    take(lambda: _outputs(project, max_output, dry_run=dry_run))
     if project.repository is not None:
         take(lambda: _branches(project, keep_dropped, now, dry_run=dry_run))
         take(lambda: _snapshots(project, now, dry_run=dry_run))
@@ -102,6 +111,15 @@ def _sessions(project: Project, keep: float, now: float, *, dry_run: bool) -> li
             action, note = "waits", f"{note}; goes after {_moment(found.goes)}"
         items.append(CleanedItem("session", found.session, action, note, found.size, found.title))
     return items
+
+
+def _outputs(project: Project, limit: int, *, dry_run: bool) -> list[CleanedItem]:
+    action = "would shorten" if dry_run else "shortened"
+    note = "its output is longer than max_output"
+    return [
+        CleanedItem("output", found.session, action, note, found.size, found.title)
+        for found in shorten_logs(project, limit, dry_run=dry_run)
+    ]
 
 
 def _day(time: float) -> str:

@@ -24,6 +24,7 @@ from ralph_wrap.state.project import Project
 from ralph_wrap.system import document
 from ralph_wrap.system.files import write_all
 from ralph_wrap.system.liveness import is_running, pid_namespace
+from ralph_wrap.system.output_log import ends_line, place_in_successor
 from ralph_wrap.system.polling import POLL_INTERVAL, reader_stays
 
 _LAST_LOOKS = int(60 / POLL_INTERVAL)  # for the last event; a session waits a minute for who reads its output
@@ -99,16 +100,54 @@ class GrowingFile:
 
         """
         if self._descriptor < 0:
-            try:
-                # O_NONBLOCK: if an agent put a FIFO there, opening it must not hang.
-                self._descriptor = os.open(
-                    self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-                )
-            except FileNotFoundError:
-                return b""
-            if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
-                raise OSError(errno.EINVAL, "not a regular file", str(self._path))
-        return os.read(self._descriptor, _PIECE)
+            self._descriptor = self._open()
+        if self._descriptor < 0:
+            return b""
+        return os.read(self._descriptor, _PIECE) or self._read_successor()
+
+    def _open(self) -> int:
+        """Return a descriptor of what is at the path; -1 if there is nothing.
+
+        Raises:
+            OSError: it cannot be opened, or is not a regular file.
+
+        """
+        try:
+            # O_NONBLOCK: if an agent put a FIFO there, opening it must not hang.
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return -1
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "not a regular file", str(self._path))
+        return descriptor
+
+    def _read_successor(self) -> bytes:
+        """Go on in the file that has replaced this one, if there is one.
+
+        A session shortens a long log, or writes anew what was deleted. Nobody writes to the old file then:
+        what is in it comes first.
+        """
+        try:
+            new = self._open()
+        except OSError:  # an agent may have put anything there
+            return b""
+        if new < 0:
+            return b""
+        if os.path.sameopenfile(new, self._descriptor):
+            os.close(new)
+            return b""
+        last = os.read(self._descriptor, _PIECE)
+        place = None if last else place_in_successor(self._descriptor, new)
+        if place is None:
+            os.close(new)
+            return last
+        size = os.lseek(self._descriptor, 0, os.SEEK_END)
+        newline = b"\n" if ends_line(new, place) and not ends_line(self._descriptor, size) else b""
+        os.close(self._descriptor)
+        self._descriptor = new
+        os.lseek(new, place, os.SEEK_SET)
+        return newline + os.read(new, _PIECE)
 
     def __enter__(self) -> Self:
         return self

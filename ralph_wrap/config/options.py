@@ -20,6 +20,7 @@ from ralph_wrap.config.parsers import (
     DURATION,
     FILE,
     FLAG,
+    LOG_SIZE,
     PATHS,
     TEXT,
     choice,
@@ -205,6 +206,12 @@ class OutputSettings(Table, group="output"):
         default=LogFormat.TEXT,
         kind=choice(LogFormat),
         help="Print the messages on stderr as text, or as one JSON object per line.",
+    )
+    max_output: int = option(
+        default=200 * 10**6,
+        kind=LOG_SIZE,
+        help="Keep the beginning and the end of an output.log that is longer than this; 0: no limit.",
+        sources=_FILE_ONLY,
     )
 
 

@@ -11,9 +11,13 @@ from typing import Any, TypeVar
 
 _Choice = TypeVar("_Choice", bound=Enum)
 
+SMALLEST_LOG = 4 * 10**6
+"""The smallest limit of an output log, in bytes: its beginning, which stays, is a megabyte."""
+
 SLOWEST_BEAT = 600.0
 """Seconds between two pushes of a session at most: also one whose pushes fail tries again after that time."""
 
+_SIZES = {"GiB": 1 << 30, "GB": 10**9, "MiB": 1 << 20, "MB": 10**6, "KiB": 1 << 10, "kB": 1000, "KB": 1000}
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -31,6 +35,21 @@ def duration(value: str) -> float:
     if not found:
         raise ValueError(f"{value!r} is no duration (90s, 15m, 2h, 14d)")
     return float(found[1]) * _UNITS[found[2]]
+
+
+def _log_size(value: str) -> int:
+    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?(B|kB|KB|MB|GB|KiB|MiB|GiB|)", value)
+    if not found:
+        raise ValueError(f"{value!r} is no size (200MB, 1GiB)")
+    size = int(float(found[1]) * _SIZES.get(found[2], 1))
+    if 0 < size < SMALLEST_LOG:
+        raise ValueError(f"{value!r} is less than {_size_text(SMALLEST_LOG)}; 0 is no limit")
+    return size
+
+
+def _size_text(size: int) -> str:
+    unit = next((unit for unit in (*_SIZES, "B") if size and size % _SIZES.get(unit, 1) == 0), "")
+    return f"{size // _SIZES.get(unit, 1)}{unit}"
 
 
 def _beat(value: str) -> float:
@@ -207,8 +226,8 @@ def written(value: Any, kind: ValueKind) -> str | None:
         return str(value.value)
     if isinstance(value, tuple):
         return "\n".join(value)
-    if kind in DURATIONS:
-        return _span(value)
+    if kind in DURATIONS or kind is LOG_SIZE:
+        return _size_text(value) if kind is LOG_SIZE else _span(value)
     return _number(value) if isinstance(value, float) else str(value)
 
 
@@ -228,6 +247,7 @@ COUNT = ValueKind("count", _count, "N")
 DURATION = ValueKind("duration", duration, "DURATION")
 BEAT = ValueKind("beat", _beat, "DURATION")
 DURATIONS = (DURATION, BEAT)
+LOG_SIZE = ValueKind("size", _log_size, "SIZE")
 DOLLARS = ValueKind("dollars", _dollars, "USD")
 FLAG = ValueKind("flag", _flag, "off|on", choices=("off", "on"))
 PATHS = ValueKind("paths", _paths, "PATH", several=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ralph_wrap.config import agent_tables
 from ralph_wrap.config.options import Settings
-from ralph_wrap.config.parsers import DURATIONS, SLOWEST_BEAT, ValueKind, written
+from ralph_wrap.config.parsers import DURATIONS, LOG_SIZE, SLOWEST_BEAT, SMALLEST_LOG, ValueKind, written
 from ralph_wrap.config.table import KEY, Option
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -39,7 +39,7 @@ def as_json(value: Any, kind: ValueKind) -> Any:
     """Return a value in the form of the configuration file; ``None`` if the file would lack the key."""
     if isinstance(value, tuple):
         return {name: table.stated() for name, table in value} if kind.name == "agents" else [*value]
-    if kind in DURATIONS or isinstance(value, Enum | Path):
+    if kind in (*DURATIONS, LOG_SIZE) or isinstance(value, Enum | Path):
         return written(value, kind)
     return value
 
@@ -85,6 +85,7 @@ _FORMS: Mapping[str, dict[str, Any]] = {
     "count": _number("integer", maximum=999_999_999),
     "duration": _number(),
     "beat": _number(exclusiveMinimum=0, maximum=SLOWEST_BEAT),
+    "size": {"anyOf": [{"const": 0}, {"type": "number", "minimum": SMALLEST_LOG}, _TEXT]},
     "dollars": _number(exclusiveMaximum=1_000_000_000),
     "flag": {"anyOf": [{"type": "boolean"}, {"enum": [0, 1]}, _TEXT]},
     "paths": _LIST,

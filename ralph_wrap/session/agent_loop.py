@@ -27,6 +27,8 @@ from ralph_wrap.worktree.save import fingerprints
 
 log = get_logger()
 
+_LOG_EVENTS = {"log again": "output_log.written_again", "shorter log": "output_log.shortened"}
+
 
 class AgentLoop:
     """Runs the loop of one session in its workspace.
@@ -80,7 +82,11 @@ class AgentLoop:
         stack.callback(lock.release, unlink=True)
         start = self._start(stack)
         relay = self._state.relay = OutputRelay(
-            self._claim.directory / "output.log", (1, 2), listener.hear, self._log_trouble
+            self._claim.directory / "output.log",
+            (1, 2),
+            listener.hear,
+            self._log_trouble,
+            settings.max_output,
         )
         self._files.steps.append(relay.write_log_again)
         stack.callback(
@@ -167,8 +173,14 @@ class AgentLoop:
                 "output.log cannot be written now, and lacks this part of the output",
                 f"to see whether the disk is full: {command('df', '-h', self._claim.directory)}",
             )
-        elif stream == "log again":
-            log.event("output_log.written_again")
+        elif stream == "long log":
+            log.warning(
+                "output_log.not_shortened",
+                "output.log is longer than max_output, and cannot be made shorter now",
+                f"to see whether the disk is full: {command('df', '-h', self._claim.directory)}",
+            )
+        elif stream in _LOG_EVENTS:
+            log.event(_LOG_EVENTS[stream])
         else:
             log.event("reader.left", stream=stream)
 

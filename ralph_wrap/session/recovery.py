@@ -194,7 +194,7 @@ class SessionRecovery:
         """
         record = self._record
         path = self.directory / "report.json"
-        for written in (path, self.directory / START):
+        for written in (path, self.directory / START, self.directory / "output.log"):
             for leftover in files.temporaries(written):
                 leftover.unlink()
         remove_private_index(self.directory)

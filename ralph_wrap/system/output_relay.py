@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.output_log import shorten
 from ralph_wrap.system.reopen import write_again
 from ralph_wrap.system.screen import ScreenModes
 from ralph_wrap.system.status_line import StatusLine
@@ -126,7 +127,9 @@ class OutputRelay:
         targets: our descriptors for the agent's stdout and stderr.
         on_stdout: called with each piece of the agent's stdout; it returns the bytes to print.
         on_trouble: called once for each reader that closes its end (``stdout``, ``stderr``), when the log
-            cannot be written for the first time (``log``), and when it can be written again (``log again``).
+            cannot be written for the first time (``log``), when it can be written again (``log again``), when
+            it was made shorter (``shorter log``), and when that failed for the first time (``long log``).
+        limit: of the log, in bytes; see :mod:`ralph_wrap.system.output_log`. 0: none.
 
     Attributes:
         last_output: time of the last output, as :func:`time.monotonic` counts.
@@ -139,6 +142,7 @@ class OutputRelay:
         targets: tuple[int, int],
         on_stdout: Callable[[bytes], bytes | None],
         on_trouble: Callable[[str], None],
+        limit: int = 0,
     ) -> None:
         self._on_stdout = on_stdout
         self._on_stderr: Callable[[bytes], None] | None = None
@@ -149,6 +153,8 @@ class OutputRelay:
         self._log_error = ""
         self._log_is_due = 0.0
         self._is_trouble_told = False
+        self._limit = self._longest = limit
+        self._is_length_told = False
         self._open_log()
         self._stdout = _Channel(targets[0], lambda: on_trouble("stdout"))
         self._stderr = _Channel(targets[1], lambda: on_trouble("stderr"))
@@ -326,6 +332,23 @@ class OutputRelay:
                 self._missing += len(piece)
                 self._note_trouble(error)
                 return
+        self._shorten_log()
+
+    def _shorten_log(self) -> None:
+        """Shorten the log if it is too long; if that fails, it may grow a little before the next try."""
+        if not self._limit or self._log is None or (size := os.fstat(self._log).st_size) <= self._longest:
+            return
+        try:
+            new = shorten(self._log, self._log_path, self._limit)
+        except OSError:
+            self._longest = size + self._limit // 8
+            if not self._is_length_told:
+                self._is_length_told = True
+                self._on_trouble("long log")
+            return
+        os.close(self._log)
+        self._log, self._longest = new, self._limit
+        self._on_trouble("shorter log")
 
     def _mark_gap(self, log: int) -> bool:
         """Write where output is missing, as soon as there is room; return whether output can follow."""

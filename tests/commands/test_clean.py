@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("trusted")
 DAY = 86400.0
 NOW = time.time()
 LONG_AGO = 1767326706.0  # 2026-01-02 04:05:06, when a recorded session ended
-SETTINGS = {"keep_sessions": 30 * DAY, "keep_dropped": 30 * DAY}
+SETTINGS: dict[str, Any] = {"keep_sessions": 30 * DAY, "keep_dropped": 30 * DAY, "max_output": 0}
 
 
 def _run_directory(repo: Repo) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -102,6 +103,29 @@ def test_a_live_session_is_printed_as_far_as_it_is(repo: Repo) -> None:
         session.send(signal.SIGTERM)
         session.finish()
     assert (shown.status, shown.stdout) == (0, b"one\n")
+
+
+def test_a_log_that_is_shortened_is_followed(repo: Repo, tmp_path: Path) -> None:
+    """Each line once, while the session keeps only the beginning and the end of its log."""
+    repo.write(".ralph/config.toml", 'max_output = "4MB"\n')
+    agent = f"echo one; {_waiting(tmp_path / 'go')}; seq 1000000 2400000; echo end"
+    options = ("-n", "1", *SH, agent)
+    with Session(repo.path, *options, env={"RALPH_TRUST": "1"}, stdout=subprocess.DEVNULL) as session:
+        eventually(session.find_directory, "a session")
+        with _follow(repo, _id(session)) as follower:
+            assert _line(follower) == b"one\n"
+            (tmp_path / "go").touch()
+            stdout, stderr = follower.communicate(timeout=CAP)
+        result = session.finish()
+    assert (follower.returncode, stderr, result.status) == (0, b"", 0)
+    *lines, last = stdout.splitlines()
+    assert (lines[0], last) == (b"1000000", b"end")
+    for before, line in itertools.pairwise(lines):  # it is a mark if the follower was slower than the session
+        marks = b"max_output" in before + line
+        assert marks or int(line) == int(before) + 1
+    assert result.names.count("output_log.shortened") >= 2
+    assert result.output_log.count(b"max_output") == 1
+    assert len(result.output_log) <= 4_000_000
 
 
 def test_output_is_followed_to_the_end_of_the_session(repo: Repo, tmp_path: Path) -> None:

@@ -59,7 +59,8 @@ def test_a_wrong_key_of_the_file_is_named(configured: ConfiguredProject, option:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("orphans", '"kill"'), ("pool", '"many"'), ("keep_dropped", "[1]")]
+    ("key", "value"),
+    [("orphans", '"kill"'), ("pool", '"many"'), ("keep_dropped", "[1]"), ("max_output", '"3MB"')],
 )
 def test_a_wrong_key_that_is_no_option_is_explained_elsewhere(
     configured: ConfiguredProject, key: str, value: str

@@ -20,7 +20,7 @@ from ralph_wrap.system.text import readable_size
 
 log = get_logger()
 
-_KEYS = ("keep_sessions", "keep_dropped")
+_KEYS = ("keep_sessions", "keep_dropped", "max_output")
 
 
 def clean(
@@ -56,6 +56,7 @@ def clean_project(project: Project, *, dry_run: bool) -> Cleaning:
         project,
         keep_sessions=settings.keep_sessions,
         keep_dropped=settings.keep_dropped,
+        max_output=settings.max_output,
         now=time.time(),
         dry_run=dry_run,
     )
@@ -70,11 +71,14 @@ def clean_beside(project: Project) -> None:
         return
     for failure in cleaned.failures:
         log.warning("clean.failed", f"not everything old was deleted: {failure.message}", failure.hint or "")
-    gone = [item for item in cleaned.items if item.action == "deleted"]
-    if gone:
-        sizes = sum(item.size or 0 for item in gone)
-        words = f"{len(gone)} old thing{'' if len(gone) == 1 else 's'} deleted, {readable_size(sizes)}"
-        log.event("clean.done", words, names=[item.name for item in gone])
+    for action, kind, name in (
+        ("deleted", "old thing", "clean.done"),
+        ("shortened", "long log", "clean.shortened"),
+    ):
+        if gone := [item for item in cleaned.items if item.action == action]:
+            size = readable_size(sum(item.size or 0 for item in gone))
+            words = f"{len(gone)} {kind}{'' if len(gone) == 1 else 's'} {action}, {size}"
+            log.event(name, words, names=[item.name for item in gone])
 
 
 def _line(item: CleanedItem) -> str:

@@ -48,7 +48,7 @@ def claim(path: Path, content: bytes, *, mode: int = 0o666) -> None:
 
     """
     # Write first, then link: if we are killed between, a reader must not find half of the content.
-    temporary = _temporary(path)
+    temporary = temporary_path(path)
     try:
         create(temporary, content, mode=mode)
         try:
@@ -129,12 +129,12 @@ def replace(
         OSError: the file has its old content. If only the sync of its directory failed, it has the new one.
 
     """
-    temporary = _temporary(path)
+    temporary = temporary_path(path)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
         try:
             write_all(descriptor, content)
-            _copy_mode_and_owner(descriptor, path)
+            copy_mode_and_owner(descriptor, path)
             if sync:
                 os.fsync(descriptor)
         finally:
@@ -180,7 +180,8 @@ def overwrite(path: Path, before: bytes, after: bytes) -> None:
         os.close(descriptor)
 
 
-def _temporary(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
+    """Return a new name beside a file; :func:`temporaries` finds it after a kill."""
     return path.with_name(f".{path.name}.{os.urandom(_RANDOM).hex()}")
 
 
@@ -415,7 +416,7 @@ def write_all(descriptor: int, content: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _copy_mode_and_owner(descriptor: int, path: Path) -> None:
+def copy_mode_and_owner(descriptor: int, path: Path) -> None:
     """Give a new file the mode and the owner of the regular file that it will replace."""
     try:
         current = path.lstat()
