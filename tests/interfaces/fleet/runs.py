@@ -157,7 +157,12 @@ class FleetRun:
         blob = self.directory / "blob"
         blob.write_text(content)
         oid = self.repo.git("hash-object", "-w", str(blob))
-        self.repo.git("push", "-qf", "origin", f"{oid}:{ref}")
+
+        def is_put() -> bool:  # a push of a killed worker may still end, and then this one is rejected
+            self.repo.git("push", "-qf", "origin", f"{oid}:{ref}", check=False)
+            return self.refs(ref).get(ref) == oid
+
+        eventually(is_put, f"{ref} on the remote")
 
     def wait_until_mirrored(self, name: str) -> None:
         """Wait until a snapshot on the remote has a file."""
