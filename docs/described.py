@@ -5,7 +5,7 @@ from __future__ import annotations
 from ralph_wrap import errors
 from ralph_wrap.branches.intake import BASES
 from ralph_wrap.commands.diff import SNAPSHOTS
-from ralph_wrap.loop.policy import BLOCKED, CUT_SHORT
+from ralph_wrap.loop.policy import BLOCKED, CUT_SHORT, NOT_LOGGED_IN
 from ralph_wrap.state.project import CLONES, POOL, RUN, WORKTREES
 
 ANSWERS = {
@@ -146,6 +146,7 @@ SESSION_STATUSES = {
     "n": "The exit status of the last iteration, if it is the reason why the loop ended.",
     errors.UsageError.exit_code: "An option, the configuration, or a file that one of them names is wrong.",
     BLOCKED: "The agent asks a person: the report has its question.",
+    NOT_LOGGED_IN: "The agent is not logged in: the report has its words.",
     CUT_SHORT: "A limit of time, cost or tokens cut the last iteration short.",
     errors.RalphError.exit_code: "ralph-wrap itself failed; see [the errors](errors.md). "
     "Also: `setup` failed or is not approved, or `--on-leak stop` ended the loop.",

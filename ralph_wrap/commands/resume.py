@@ -29,7 +29,7 @@ from ralph_wrap.system.text import command
 from ralph_wrap.worktree.save.trees import INDEX_TITLE
 
 INTERRUPTED = {
-    *("signal", "killed", "stop", "usage-limit"),
+    *("signal", "killed", "stop", "usage-limit", report.NOT_LOGGED_IN),
     *("max-iterations", "max-failures", "max-stalls", "max-time", "max-cost", "max-tokens"),
 }
 """The ends after which ``ralph-wrap resume --all`` goes on; a kept promise is none of them."""

@@ -9,9 +9,10 @@ from ralph_wrap.agents.output.transcript import shortened
 from ralph_wrap.config import LoopLimits
 from ralph_wrap.loop import budget
 from ralph_wrap.loop.listener import IterationOutput
+from ralph_wrap.loop.login_watch import LoginWatch
 from ralph_wrap.loop.policy import CUT_SHORT, CutReason, Iteration, UsageLimitRefusal
 from ralph_wrap.loop.supervise import ASKED
-from ralph_wrap.system.log import get_logger
+from ralph_wrap.system.log import Commands, get_logger
 
 log = get_logger()
 
@@ -24,15 +25,19 @@ class AgentReports:
 
     Arguments:
         limits: the limits on tokens and cost, and the promise.
+        name: of the agent, for messages.
+        login: hears what the agent says of its login.
 
     Attributes:
         spending: tokens and cost of all iterations so far.
 
     """
 
-    def __init__(self, limits: LoopLimits) -> None:
+    def __init__(self, limits: LoopLimits, name: str, login: LoginWatch) -> None:
         self.spending = budget.TotalUsage()
         self._limits = limits
+        self._name = name
+        self._login = login
         self._is_blind = False
         self._has_warned_of_promise = False
 
@@ -67,12 +72,24 @@ class AgentReports:
             )
         if answer.promise.seen and not answer.promise.kept:
             self._warn_of_promise()
+        if iteration.cut is None and (said := self._login.complaint(iteration.status, output.failure)):
+            return self._logged_out(iteration, said)
         if output.failure is None:
             # An agent that was asked to end may not have come to its report.
             if not self._is_blind and iteration.status == 0 and iteration.cut is None:
                 self._is_blind = self._warn_of_blindness(spent)
             return iteration
         return self._failed(iteration, output.failure)
+
+    def _logged_out(self, iteration: Iteration, said: str) -> Iteration:
+        ways = [f"to log it in: {self._login.command}"] if self._login.command else []
+        log.warning(
+            "agent.not_logged_in",
+            f"{self._name} is not logged in: {said}",
+            Commands.of(*ways, "to see where it looks: ralph-wrap doctor"),
+            said=said,
+        )
+        return iteration._replace(status=iteration.status or FAILED, logged_out=said)
 
     def _failed(self, iteration: Iteration, failure: UsageLimitReached | AgentFailure) -> Iteration:
         iteration = iteration._replace(status=iteration.status or FAILED)

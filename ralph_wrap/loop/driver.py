@@ -148,7 +148,9 @@ class Driver:
             if settings.commit_each or not isinstance(decision, EndLoop):
                 now = self._context.hand_over(number, now, not isinstance(decision, RepeatIteration)) or now
             if isinstance(decision, EndLoop):
-                return LoopResult(decision.ended_by, decision.status, number, iteration.question)
+                return LoopResult(
+                    decision.ended_by, decision.status, number, iteration.question, iteration.logged_out
+                )
             before = before if isinstance(decision, RepeatIteration) else now or before
             if isinstance(decision, NextIteration) and decision.pause:
                 self._pause(decision.pause, number + 1)

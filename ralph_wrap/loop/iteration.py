@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ralph_wrap import agents
 from ralph_wrap.config import AgentSettings, LoopLimits
 from ralph_wrap.loop import budget, prompt
 from ralph_wrap.loop.agent_report import AgentReports
@@ -11,6 +12,7 @@ from ralph_wrap.loop.conversation import AgentConversation
 from ralph_wrap.loop.iteration_context import IterationContext
 from ralph_wrap.loop.limits import IterationLimits
 from ralph_wrap.loop.listener import OutputListener
+from ralph_wrap.loop.login_watch import LoginWatch
 from ralph_wrap.loop.policy import Iteration
 from ralph_wrap.loop.start_error import unstarted
 from ralph_wrap.loop.supervise import AgentSupervisor, Termination
@@ -66,7 +68,8 @@ class IterationRunner:
         self._terminal = terminal
         self._deadline = deadline
         self._promise_grace = promise_grace
-        self._reports = AgentReports(limits)
+        self._login = LoginWatch(agents.of_command(agent.command, agent.agent))
+        self._reports = AgentReports(limits, agent.agent or agent.command[0], self._login)
         self._conversation = AgentConversation(agent)
         self._message = agent.message
 
@@ -91,24 +94,26 @@ class IterationRunner:
             )
             return Iteration(1)
         ending = Termination()
-        with self._terminal.lent():
-            try:
-                group = self._spawn(command, stdin, number)
-            finally:
-                if stdin is not None:
-                    os.close(stdin)
-            self._context.spawned()
-            log.event(
-                "agent.started",
-                pid=group.pid,
-                command=list(self._agent.command),
-                output=self._agent.invocation.output,
-                resumed=self._conversation.session or None,
-            )
-            iteration = self._watch(group, ending)
-        if iteration.cut is not None or iteration.status > _KILLED:
-            self._terminal.restore_screen()
-        self._supervisor.clear_up(ending)
+        self._login.begin()
+        with self._relay.heard_on_stderr(self._login.hear):
+            with self._terminal.lent():
+                try:
+                    group = self._spawn(command, stdin, number)
+                finally:
+                    if stdin is not None:
+                        os.close(stdin)
+                self._context.spawned()
+                log.event(
+                    "agent.started",
+                    pid=group.pid,
+                    command=list(self._agent.command),
+                    output=self._agent.invocation.output,
+                    resumed=self._conversation.session or None,
+                )
+                iteration = self._watch(group, ending)
+            if iteration.cut is not None or iteration.status > _KILLED:
+                self._terminal.restore_screen()
+            self._supervisor.clear_up(ending)
         log.event("agent.exited", pid=group.pid, status=iteration.status)
         heard = self._listener.finish()
         self._relay.show(heard.shown)

@@ -14,6 +14,9 @@ CUT_SHORT = 124
 BLOCKED = 75
 """Exit status of a loop whose agent asks for a person (EX_TEMPFAIL of sysexits(3))."""
 
+NOT_LOGGED_IN = 77
+"""Exit status of a loop whose agent is not logged in (EX_NOPERM of sysexits(3))."""
+
 _FIRST_WAIT = 1.0  # seconds after the first failure; each further failure doubles it
 _LONGEST_WAIT = 60.0
 _DOUBLINGS = 6  # reach the longest wait; without this bound, 1,025 failures overflow a float
@@ -77,6 +80,7 @@ class Iteration(NamedTuple):
         blocked: its answer asks for a person.
         question: what it asks then.
         verified: the gate passed after it; ``None`` if the gate did not run.
+        logged_out: what the agent says of its missing login; empty if it does not miss one.
 
     """
 
@@ -93,6 +97,7 @@ class Iteration(NamedTuple):
     blocked: bool = False
     question: str = ""
     verified: bool | None = None
+    logged_out: str = ""
 
     @property
     def done(self) -> bool:
@@ -149,6 +154,7 @@ class LoopResult(NamedTuple):
         status: exit status.
         iterations: number of iterations that were started.
         question: what the agent asks a person, if that ended the loop.
+        logged_out: what the agent says of its missing login, if that ended the loop.
 
     """
 
@@ -156,6 +162,7 @@ class LoopResult(NamedTuple):
     status: int
     iterations: int
     question: str = ""
+    logged_out: str = ""
 
 
 def after(
@@ -209,13 +216,13 @@ def _ended_by(iteration: Iteration, on_leak: OnLeak) -> EndLoop | None:
         return EndLoop("blocked", BLOCKED)
     if iteration.done or iteration.last:
         return EndLoop("promise" if iteration.done else "stop", 0)
+    if iteration.logged_out:  # nothing but a person can change that
+        return EndLoop("not-logged-in", NOT_LOGGED_IN)
     if iteration.cut is not None and iteration.cut in _ENDING:
         return EndLoop(iteration.cut.value, CUT_SHORT)
     if iteration.lost or (iteration.leaked and on_leak is OnLeak.STOP):
         return EndLoop("leak", RalphError.exit_code)
-    if iteration.reached is not None:
-        return EndLoop(iteration.reached.value, iteration.status)
-    return None
+    return EndLoop(iteration.reached.value, iteration.status) if iteration.reached is not None else None
 
 
 def _counted(state: LoopState, iteration: Iteration) -> LoopState:

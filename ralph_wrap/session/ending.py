@@ -205,6 +205,8 @@ class SessionEnd:
             question=(state.result.question or None) if state.result else None,
             verify=state.gate.report() if state.gate else None,
         )
+        if state.result and state.result.logged_out:
+            report = report._replace(error=state.result.logged_out)
         return exit_report.with_outcome(report, state.outcome) if state.outcome else report
 
     def _count_commits(self, git: Git, tree: LinkedWorktree) -> int | None:

@@ -15,7 +15,7 @@ from ralph_wrap.config import NotifySettings
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import environment_without_repository
 from ralph_wrap.state.project import Project
-from ralph_wrap.state.report import BLOCKED, SessionReport
+from ralph_wrap.state.report import BLOCKED, NOT_LOGGED_IN, SessionReport
 from ralph_wrap.state.wording import ending_in_words
 from ralph_wrap.system import files
 from ralph_wrap.system.cancel import NEVER, CancelToken
@@ -55,7 +55,7 @@ _EVENTS = {
     "promise": "done",
     BLOCKED: BLOCKED,
     "max-stalls": "stuck",
-    **dict.fromkeys(("max-failures", "error", "not-started"), "failed"),
+    **dict.fromkeys(("max-failures", "error", "not-started", NOT_LOGGED_IN), "failed"),
     **dict.fromkeys(("max-iterations", "max-time", "max-cost", "max-tokens", "usage-limit"), "limit"),
     "leak": "leak",
     **dict.fromkeys(("signal", "stop"), "interrupted"),
@@ -83,6 +83,8 @@ def summary_of(report: SessionReport) -> str:
         words += f", {report.commits} commit{'' if report.commits == 1 else 's'} on {report.branch}"
     if report.question:
         words += f": {shortened(one_line(' '.join(report.question.split())), _QUESTION)}"
+    if report.ended_by == NOT_LOGGED_IN and report.error:
+        words += f": {shortened(one_line(report.error), _QUESTION)}"
     return f"{title_of(report)}: {words}"
 
 

@@ -46,8 +46,14 @@ _LIMITS = {
 }
 """The cause of the end, for people, if a limit ended the loop."""
 
+NOT_LOGGED_IN = "not-logged-in"
+"""``ended_by`` of a session whose agent has no login."""
+
 BLOCKED = "blocked"
 """``ended_by`` of a session whose agent asks a person."""
+
+_WAITING = {*_LIMITS, BLOCKED, NOT_LOGGED_IN}
+"""The ends after which the session goes on as soon as a person wants it to."""
 
 GATE_RESULTS = ("passed", "failed", "not run")
 """What ``verify`` of a report can say about the gate."""
@@ -101,10 +107,10 @@ class SessionReport(NamedTuple):
         agent: the agent or command.
         started: UTC, ISO 8601.
         ended: UTC, ISO 8601.
-        ended_by: promise, blocked, max-iterations, max-failures, max-stalls, max-time, max-cost, max-tokens,
-            usage-limit, stop, signal, leak, not-started, error, killed.
+        ended_by: promise, blocked, not-logged-in, max-iterations, max-failures, max-stalls, max-time,
+            max-cost, max-tokens, usage-limit, stop, signal, leak, not-started, error, killed.
         exit_status: of ``ralph-wrap run``.
-        error: the message, if an error ended the session.
+        error: the message, if an error ended the session; what the agent says, if it is not logged in.
         iterations: number of iterations that were started.
         commits: number of commits on *branch* since *base*, which the session has made.
         ahead: number of commits of *branch* that the main branch lacks, those of earlier sessions too.
@@ -342,6 +348,8 @@ def summary(report: SessionReport, log: Path, location: str = "") -> str:
     if report.ended_by in _LIMITS:
         rows.append(("limit", _NO_WORKTREE if _has_lost_worktree(report) else _LIMITS[report.ended_by]))
     rows += _asked(report)
+    if report.ended_by == NOT_LOGGED_IN and report.error:
+        rows.append(("agent said", report.error))
     rows += _verified(report)
     rows += _taken_up(report)
     if report.branch:
@@ -445,7 +453,7 @@ def _next(report: SessionReport) -> Iterator[tuple[str, str]]:
     else:
         yield from _to_land(report)
         yield from _to_go_on(report)
-    if report.ended_by not in {*_LIMITS, BLOCKED} and (command := drop_command(report)):
+    if report.ended_by not in _WAITING and (command := drop_command(report)):
         yield "drop", command
 
 
@@ -463,7 +471,7 @@ def _to_land(report: SessionReport, labels: Sequence[str] = ("next", "", "")) ->
 
 def _to_go_on(report: SessionReport) -> Iterator[tuple[str, str]]:
     """Yield the command that goes on with the session, and before it the one that removes its worktree."""
-    goes_on = report.branch is not None and report.ended_by in {*_LIMITS, "signal", "stop", BLOCKED}
+    goes_on = report.branch is not None and report.ended_by in {*_WAITING, "signal", "stop"}
     kept = bool(report.kept and report.workspace)
     if kept:  # its branch is checked out there until then
         yield "go on" if goes_on else "remove", f"ralph-wrap rm {report.id}"

@@ -13,6 +13,7 @@ ELSEWHERE = "elsewhere"
 _ENDED = {
     "promise": "done",
     "blocked": "blocked",
+    "not-logged-in": "not logged in",
     "stop": "stopped",
     "signal": "stopped",
     "leak": "stopped",

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from ralph_wrap.agents import known
-from tests.agents.programs import PROGRAMS, with_subscription
+from tests.agents.programs import PROGRAMS, with_subscription, without_login
 from tests.agents.refusals import REFUSALS, UNTIL
 from tests.agents.script import Dropping, Failing, Hanging, Limited, Say, Shell, Turn, Write
 from tests.agents.server import Model
@@ -46,8 +46,11 @@ CASES: dict[str, list[Turn]] = {
 }
 PROMPT = f"Do the task. When it is done, answer {PROMISE}\n"
 _PATIENCE = {"interrupted": 12.0}  # seconds
-_SILENT = {"opencode/dropped", "codex/unconnected"}  # the former tells nothing, the latter does not end
+# The first tells nothing, the second does not end, and the third needs no login: it tells of its own server.
+_SILENT = {"opencode/dropped", "codex/unconnected", "opencode/no-login"}
 _UNCONNECTED = "unconnected"  # a case without a server
+NO_LOGIN = "no-login"
+"""The case without any login; what a stream does not have is in ``no-login.err``."""
 _MOST = 120.0  # the same for those that end by themselves
 
 
@@ -65,6 +68,8 @@ def capture(agent: str, case: str) -> None:
             env |= refusal.env if refusal else {}
             if case == "limit" and agent == "claude":
                 env = with_subscription(env)
+            if case == NO_LOGIN:
+                env = without_login(agent, env)
             path = STREAMS / agent / f"{case}.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
             began = time.monotonic()
@@ -85,6 +90,11 @@ def capture(agent: str, case: str) -> None:
             path.read_bytes().replace(os.fsencode(repo.path), b"/project").replace(os.fsencode(top), b"/tmp")
         )
         path.write_bytes(content)
+        if not content:
+            path.unlink()
+            path.with_suffix(".err").write_bytes(
+                (top / "errors").read_bytes().replace(os.fsencode(top), b"/tmp")
+            )
         took = time.monotonic() - began
         print(f"{agent}/{case}: status {process.returncode}, {took:.1f} s, {len(content)} bytes")  # noqa: T201
 
@@ -106,7 +116,7 @@ def _finish(process: subprocess.Popen[bytes], patience: float) -> None:
 
 def _main(*asked: str) -> None:
     for agent in PROGRAMS:
-        for case in [*CASES, *REFUSALS[agent], _UNCONNECTED]:
+        for case in [*CASES, *REFUSALS[agent], NO_LOGIN, _UNCONNECTED]:
             if f"{agent}/{case}" in _SILENT or (case == METERED and not known(agent).metering):
                 continue
             if not asked or {agent, f"{agent}/{case}"} & {*asked}:

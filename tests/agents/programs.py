@@ -11,12 +11,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ralph_wrap.agents import known
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 DIRECTORY = Path(os.environ.get("RALPH_TEST_AGENTS") or Path.home() / ".cache" / "ralph-wrap-agents")
 """Where they are installed, the same as in ``install``; read before a test's own environment is made."""
 
+_KEY = "SCRIPTED_KEY"  # of the provider in the configuration of Codex
 _LAUNCHER = """\
 #!/bin/sh
 # The scripted model wants to know which iteration it is asked in.
@@ -85,10 +88,10 @@ def _codex(home: Path, url: str) -> dict[str, str]:
     path.write_text(
         'model = "scripted"\nmodel_provider = "scripted"\n'
         "[model_providers.scripted]\n"
-        f'name = "scripted"\nbase_url = "{url}/v1"\nwire_api = "responses"\nenv_key = "SCRIPTED_KEY"\n'
+        f'name = "scripted"\nbase_url = "{url}/v1"\nwire_api = "responses"\nenv_key = "{_KEY}"\n'
         "request_max_retries = 0\nstream_max_retries = 1\n"
     )
-    return {"SCRIPTED_KEY": "none"}
+    return {_KEY: "none"}
 
 
 def _opencode(home: Path, url: str) -> dict[str, str]:
@@ -139,6 +142,11 @@ def _gemini(home: Path, url: str) -> dict[str, str]:
     path.write_text(json.dumps(settings))
     # It starts itself a second time, for a larger heap: a third of the time that it takes to start.
     return {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": url, "GEMINI_CLI_NO_RELAUNCH": "true"}
+
+
+def without_login(agent: str, env: dict[str, str]) -> dict[str, str]:
+    """Return the environment of an agent without any variable that is a login."""
+    return {name: value for name, value in env.items() if name not in {*known(agent).login.variables, _KEY}}
 
 
 def as_users_start_it(env: dict[str, str]) -> dict[str, str]:

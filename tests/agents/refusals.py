@@ -25,7 +25,7 @@ class Refusal(NamedTuple):
 
     Attributes:
         answer: of the service.
-        means: ``limit``, ``passing`` or ``failure``.
+        means: ``limit``, ``passing``, ``logged-out`` or ``failure``.
         wait: seconds until the limit ends, as the service names them.
         until: the same as a time, in seconds since the epoch.
         env: what the agent's environment needs besides.
@@ -70,6 +70,12 @@ _LATER = "This request would exceed your account's rate limit. Please try again 
 _CREDIT = (
     "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade."
 )
+_EXPIRED = "OAuth token has expired. Please obtain a new token or refresh your existing token."
+_SUBSCRIPTION = {"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": "none"}
+_CREDENTIALS = (
+    "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other"
+    " valid authentication credential."
+)
 _FREE = {
     "quotaMetric": "generativelanguage.googleapis.com/generate_content_free_tier_requests",
     "quotaDimensions": {"location": "global", "model": "gemini-2.5-pro"},
@@ -80,8 +86,22 @@ _TO_ANTHROPIC = {
 }
 
 REFUSALS: dict[str, dict[str, Refusal]] = {
-    "claude": {"credit": Refusal(_anthropic(400, "invalid_request_error", _CREDIT), "limit")},
+    "claude": {
+        "credit": Refusal(_anthropic(400, "invalid_request_error", _CREDIT), "limit"),
+        "unauthorized": Refusal(_anthropic(401, "authentication_error", "invalid x-api-key"), "logged-out"),
+        "expired": Refusal(
+            _anthropic(401, "authentication_error", _EXPIRED), "logged-out", env=_SUBSCRIPTION
+        ),
+        "scope": Refusal(
+            _anthropic(403, "permission_error", "OAuth token does not meet scope requirement user:inference"),
+            "logged-out",
+            env=_SUBSCRIPTION,
+        ),
+    },
     "codex": {
+        "unauthorized": Refusal(
+            _openai(401, None, "Missing bearer or basic authentication in header"), "logged-out"
+        ),
         "quota": Refusal(_openai(429, "insufficient_quota", _CHECK), "limit"),
         "rate": Refusal(_openai(429, "rate_limit_exceeded", _RATE.format("1s"), retry_after="1"), "limit"),
         "error": Refusal(_openai(500, None, "The server had an error while processing it"), "passing"),
@@ -106,6 +126,9 @@ REFUSALS: dict[str, dict[str, Refusal]] = {
         ),
     },
     "opencode": {
+        "unauthorized": Refusal(
+            _openai(401, "invalid_api_key", "Incorrect API key provided: none."), "logged-out"
+        ),
         "quota": Refusal(_openai(429, "insufficient_quota", _CHECK), "limit"),
         "rate": Refusal(_openai(429, "rate_limit_exceeded", _RATE.format("7m12s")), "limit", wait=432),
         "credits": Refusal(_openai(402, None, "Insufficient credits"), "limit"),
@@ -124,6 +147,14 @@ REFUSALS: dict[str, dict[str, Refusal]] = {
         "credit": Refusal(_anthropic(400, "invalid_request_error", _CREDIT), "limit", env=_TO_ANTHROPIC),
     },
     "gemini": {
+        "unauthorized": Refusal(_google(401, "UNAUTHENTICATED", _CREDENTIALS), "logged-out"),
+        "wrong-key": Refusal(
+            _google(
+                *(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key."),
+                ErrorInfo={"reason": "API_KEY_INVALID", "domain": "googleapis.com"},
+            ),
+            "logged-out",
+        ),
         "minute": Refusal(
             _google(
                 *(429, "RESOURCE_EXHAUSTED"),

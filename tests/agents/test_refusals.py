@@ -41,7 +41,10 @@ def test_what_a_refusal_means(monkeypatch: pytest.MonkeyPatch, agent: str, case:
         assert (type(event), getattr(event, "until", None)) == (UsageLimitReached, until)
     else:
         assert isinstance(event, AgentFailure)
-        assert event.passing is (refusal.means == "passing")
+        assert (event.passing, event.logged_out) == (
+            refusal.means == "passing",
+            refusal.means == "logged-out",
+        )
 
 
 def _moment_of(document: dict[str, Any]) -> float:

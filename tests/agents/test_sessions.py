@@ -7,13 +7,14 @@ import json
 import signal
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.agents.capture import PROMISE
-from tests.agents.programs import PROGRAMS, as_users_start_it, with_subscription
+from tests.agents.programs import PROGRAMS, as_users_start_it, with_subscription, without_login
 from tests.agents.refusals import REFUSALS, UNTIL
 from tests.agents.script import Dropping, Failing, Hanging, Limited, Say, Shell, Write
 from tests.agents.server import Model
@@ -136,6 +137,33 @@ def test_a_usage_limit_is_known_with_its_time(program: Program, repo: Repo, tmp_
         "opencode": pytest.approx(UNTIL, abs=60),
     }.get(program.name)
     assert printed["level"] == "warning"
+
+
+@pytest.mark.parametrize("program", ["claude", "codex", "gemini"], indirect=True)
+def test_without_a_login_the_session_ends_at_once(program: Program, repo: Repo, tmp_path: Path) -> None:
+    """With its words, after one iteration; opencode needs no login for the models of its own service."""
+    script: list[list[Turn]] = [[Say(PROMISE)]]
+    change = partial(without_login, program.name)
+    with _running(program, repo, tmp_path, script, change=change) as running_:
+        result = running_.finish()
+    assert result.ending == ("not-logged-in", 1, 77), result.stderr
+    assert result.report["error"].startswith(
+        {
+            "claude": "Not logged in",
+            "codex": "Missing environment variable",
+            "gemini": "When using Gemini API, you must specify",
+        }[program.name]
+    )
+
+
+def test_a_login_that_is_refused_ends_the_session_at_once(
+    program: Program, repo: Repo, tmp_path: Path
+) -> None:
+    """The service has answered with 401, whatever the agent makes of it."""
+    script: list[list[Turn]] = [[REFUSALS[program.name]["unauthorized"].answer]]
+    with _running(program, repo, tmp_path, script) as running_:
+        result = running_.finish()
+    assert result.ending == ("not-logged-in", 1, 77), result.stderr
 
 
 @pytest.mark.parametrize("program", ["claude"], indirect=True)

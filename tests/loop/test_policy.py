@@ -255,6 +255,7 @@ def test_refusals_are_never_counted(refusals: list[float | None], iterations: in
             passing=st.booleans(),
             reached=st.none(),
             blocked=st.just(False),
+            logged_out=st.just(""),
         )
     )
 )
@@ -324,3 +325,10 @@ def test_an_agent_that_needs_a_person_ends_the_loop(also: dict[str, Any]) -> Non
     _, decision = after(_settings(verify="make test"), LoopState(), iteration)
     assert decision == EndLoop("blocked", 75)
     assert not needs_gate(_settings(verify="make test"), iteration)
+
+
+def test_an_agent_without_a_login_ends_the_loop() -> None:
+    """Before any count of failures; a request to stop comes first."""
+    iteration = GOOD._replace(status=1, logged_out="Please log in")
+    assert after(_settings(max_failures=9), LoopState(), iteration)[1] == EndLoop("not-logged-in", 77)
+    assert after(_settings(), LoopState(), iteration._replace(last=True))[1] == EndLoop("stop", 0)

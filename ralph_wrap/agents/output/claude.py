@@ -22,6 +22,7 @@ from ralph_wrap.agents.output.events import (
 _SYNTHETIC = "<synthetic>"  # the model name in error messages of Claude Code itself; the result repeats them
 _REMEMBERED = 64  # messages that may still get more parts: parts of several sub-agents alternate
 _CAPPED = "error_max_budget_usd"  # the limit of --max-budget-usd was reached
+_LOGGED_OUT = "authentication_failed"  # Claude Code's own word for no login, and for one that is refused
 
 
 class ClaudeFormat:
@@ -40,6 +41,7 @@ class ClaudeFormat:
         self._tokens = 0
         self._turns = 0
         self._until: float | None = None
+        self._error = ""
 
     def read(self, document: dict[str, Any]) -> Iterator[Event]:
         """Yield the events of a line."""
@@ -72,7 +74,9 @@ class ClaudeFormat:
     def _message(self, document: dict[str, Any]) -> Iterator[Event]:
         message = document.get("message")
         if json_access.text(message, "model") == _SYNTHETIC:
+            self._error = json_access.text(document, "error")
             return
+        self._error = ""
         for block in json_access.rows(message, "content"):
             kind = json_access.text(block, "type")
             if (
@@ -134,6 +138,8 @@ class ClaudeFormat:
             yield AgentFailure(message, capped=True)
         elif self._until is not None:
             yield UsageLimitReached(message, self._until)
+        elif self._error == _LOGGED_OUT:
+            yield AgentFailure(message, logged_out=True)
         else:
             yield failure.classified(message, status)
 

@@ -28,6 +28,8 @@ from ralph_wrap.system.document import from_json
 # The frame that it puts around the service's message, and the text that it adds for status 429.
 _WRAPPED = re.compile(r"\[API Error: (.*)\](\nPlease wait and try again later\..*)?", re.DOTALL)
 
+_WRONG_KEY = "API_KEY_INVALID"  # https://cloud.google.com/apis/design/errors
+
 
 class GeminiFormat:
     """Reads one iteration; see the module."""
@@ -79,7 +81,10 @@ def _unwrapped(message: str) -> tuple[str, float | None]:
         error = json_access.part(from_json(found[1]), "error")
     except ValueError:
         return found[1], None
-    return json_access.text(error, "message") or found[1], json_access.number(error, "code")
+    status = json_access.number(error, "code")
+    if any(json_access.text(row, "reason") == _WRONG_KEY for row in json_access.rows(error, "details")):
+        status = failure.UNAUTHORIZED  # the service itself sends 400
+    return json_access.text(error, "message") or found[1], status
 
 
 def _moment(text: str) -> float | None:

@@ -12,10 +12,19 @@ from typing import Any
 
 from ralph_wrap.agents.output import failure, json_access
 from ralph_wrap.agents.output.answer import AnswerCollector
-from ralph_wrap.agents.output.events import AgentMessage, AgentSessionId, Event, FinalAnswer, ToolCall, Usage
+from ralph_wrap.agents.output.events import (
+    AgentFailure,
+    AgentMessage,
+    AgentSessionId,
+    Event,
+    FinalAnswer,
+    ToolCall,
+    Usage,
+)
 from ralph_wrap.system.document import from_json
 
 _GOES_ON = {"tool-calls", "unknown"}  # end reasons of a step that another step follows
+_LOGGED_OUT = "ProviderAuthError"  # opencode itself finds no key for a provider
 _RESET = "anthropic-ratelimit-unified-reset"  # header with the end time of a limit
 
 
@@ -75,6 +84,8 @@ def _refused(document: dict[str, Any]) -> Event:
     message = (
         json_access.text(data, "message") or json_access.text(error, "name") or "the agent gives no reason"
     )
+    if json_access.text(error, "name") == _LOGGED_OUT:
+        return AgentFailure(message, logged_out=True)
     milliseconds = json_access.number(document, "timestamp")
     until = None if milliseconds is None else _until(data, message, milliseconds / 1000)
     passing = json_access.part(data, "isRetryable") is True

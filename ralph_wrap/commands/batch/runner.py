@@ -16,6 +16,7 @@ from ralph_wrap.commands.batch.state import BatchState, new_task
 from ralph_wrap.config.task_file import Task
 from ralph_wrap.errors import RalphError
 from ralph_wrap.loop.usage_limit_wait import clock
+from ralph_wrap.state.report import NOT_LOGGED_IN
 from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import shortened, span
@@ -66,8 +67,8 @@ class BatchRunner:
         signals: entered handlers.
 
     Attributes:
-        ended_by: ``signal``, ``max-cost``, ``max-time`` or ``usage-limit``, if one of them ended the batch
-            before its last task; empty otherwise.
+        ended_by: ``signal``, ``max-cost``, ``max-time``, ``usage-limit`` or ``not-logged-in``, if one of them
+            ended the batch before its last task; empty otherwise.
 
     """
 
@@ -232,6 +233,9 @@ class BatchRunner:
             # docker stop sends one to each session. A second one from us would take away the time to save.
             self.ended_by = "signal"
             log.warning("batch.stopped", "a signal ended a session; no more sessions start")
+        elif session.state.ended_by == NOT_LOGGED_IN and not self.ended_by:
+            self.ended_by = NOT_LOGGED_IN
+            log.warning("batch.stopped", "the agent is not logged in; no more sessions start")
         elif session.state.ended_by == "usage-limit" and uptime() >= self._paused_until:
             self._stop("usage-limit", "the account's usage limit is reached")
 

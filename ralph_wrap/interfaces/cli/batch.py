@@ -28,7 +28,7 @@ from ralph_wrap.interfaces.cli.options import Directory, flags, with_options
 from ralph_wrap.interfaces.cli.review import colour_of, table
 from ralph_wrap.session.notify import Notification
 from ralph_wrap.state.project import Project
-from ralph_wrap.state.report import BLOCKED
+from ralph_wrap.state.report import BLOCKED, NOT_LOGGED_IN
 from ralph_wrap.system.log import current, get_logger, on_stderr, one_line
 from ralph_wrap.system.signals import SignalHandlers
 from ralph_wrap.system.text import located
@@ -111,6 +111,8 @@ def _status(rows: Sequence[BatchTask], ended_by: str, first_signal: int | None) 
         return 128 + first_signal if first_signal else max(of_sessions)
     if all(row.done for row in rows):
         return 0
+    if ended_by == NOT_LOGGED_IN:
+        return max(row.exit_status or 0 for row in rows if row.ended_by == NOT_LOGGED_IN)
     return _CUT_SHORT if ended_by else ProblemsError.exit_code
 
 
@@ -118,7 +120,7 @@ def _notification(file: str, rows: Sequence[BatchTask], status: int, ended_by: s
     """Return what a person is told of the end of a batch."""
     if not status:
         event = "done"
-    elif ended_by:
+    elif ended_by and ended_by != NOT_LOGGED_IN:
         event = "interrupted" if ended_by == "signal" else "limit"
     else:
         event = BLOCKED if any(row.ended_by == BLOCKED for row in rows) else "failed"
