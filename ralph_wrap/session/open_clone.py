@@ -36,6 +36,7 @@ from ralph_wrap.system.log import current
 from ralph_wrap.system.text import command, rename_command
 from ralph_wrap.worktree.create import submodules
 from ralph_wrap.worktree.create.clone import create_clone
+from ralph_wrap.worktree.create.new_worktree import CheckoutWatch, NewWorktree
 from ralph_wrap.worktree.create.replica import refresh, trust_cloned
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
@@ -81,15 +82,16 @@ def _make(context: SessionContext, base: str) -> LinkedWorktree:
     tree = create_clone(
         context.project.git,
         repository_of(context.project),
-        path=context.path,
+        NewWorktree(
+            path=context.path,
+            branch=context.branch,
+            base=base,
+            owner=WorktreeOwner(session_lock(session), SessionMark(session, context.branch)),
+            layout=context.layout,
+        ),
+        CheckoutWatch(context.cancel, current().progress),
         replica=replica,
-        branch=context.branch,
-        base=base,
         agent_id=context.record.id,
-        owner=WorktreeOwner(session_lock(session), SessionMark(session, context.branch)),
-        cancel=context.cancel,
-        progress=current().progress,
-        layout=context.layout,
     )
     log_created(tree)
     end.keep_base()

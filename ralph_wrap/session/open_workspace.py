@@ -30,6 +30,7 @@ from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import restore
 from ralph_wrap.worktree.create import submodules
+from ralph_wrap.worktree.create.new_worktree import CheckoutWatch, NewWorktree, OfferedWorktree
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.git_file import identity_of
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
@@ -154,16 +155,16 @@ class WorktreeOpening(NamedTuple):
         return create(
             context.project.git,
             repository,
-            path=context.path,
-            branch=context.branch,
-            base=base,
-            continued=context.continues_branch,
-            owner=WorktreeOwner(session_lock(session), SessionMark(session, context.branch)),
-            cancel=context.cancel,
-            progress=current().progress,
-            layout=context.layout,
-            warm=warm,
-            abandon=self._abandon,
+            NewWorktree(
+                path=context.path,
+                branch=context.branch,
+                base=base,
+                owner=WorktreeOwner(session_lock(session), SessionMark(session, context.branch)),
+                continued=context.continues_branch,
+                layout=context.layout,
+            ),
+            CheckoutWatch(context.cancel, current().progress),
+            offered=OfferedWorktree(warm, self._abandon) if warm else None,
         )
 
     def _restore(self, tree: LinkedWorktree) -> str | None:

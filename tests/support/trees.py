@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ralph_wrap import git
 from ralph_wrap.system.cancel import NEVER, CancelToken
+from ralph_wrap.worktree.create.new_worktree import CheckoutWatch, NewWorktree
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ownership import WorktreeOwner
 from ralph_wrap.worktree.remove import finish
@@ -94,13 +95,14 @@ def make_tree(
     linked = create(
         where,
         repository,
-        path=repo.path / ".ralph" / "worktrees" / SESSION,
-        branch=f"ralph/{ID}",
-        base=repository.head,
-        continued=continued,
-        owner=WorktreeOwner("a test", mark),
-        cancel=NEVER,
-        progress=lambda _: None,
+        NewWorktree(
+            repo.path / ".ralph" / "worktrees" / SESSION,
+            f"ralph/{ID}",
+            repository.head,
+            WorktreeOwner("a test", mark),
+            continued,
+        ),
+        CheckoutWatch(),
         registered=registered,
     )
     return Tree(repo, linked)

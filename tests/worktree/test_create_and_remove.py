@@ -12,6 +12,7 @@ import pytest
 from ralph_wrap.errors import BranchBusyError, IsolationError, StoppedError
 from ralph_wrap.system import files
 from ralph_wrap.worktree import trash as trash_
+from ralph_wrap.worktree.create.new_worktree import CheckoutWatch, NewWorktree
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.ignore import appended
 from ralph_wrap.worktree.ownership import WorktreeOwner
@@ -154,13 +155,10 @@ def test_a_signal_during_the_checkout_leaves_nothing(
         create(
             where,
             repository,
-            path=repo.path / ".ralph/worktrees" / SESSION,
-            branch=f"ralph/{ID}",
-            base=repo.head,
-            continued=False,
-            owner=WorktreeOwner("a test"),
-            cancel=cancelled(),
-            progress=lambda _: None,
+            NewWorktree(
+                repo.path / ".ralph/worktrees" / SESSION, f"ralph/{ID}", repo.head, WorktreeOwner("a test")
+            ),
+            CheckoutWatch(cancelled()),
         )
     _nothing_left(repo)
 

@@ -38,10 +38,11 @@ from ralph_wrap.system import files
 from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.text import named
+from ralph_wrap.worktree.create.new_worktree import CheckoutWatch
 from ralph_wrap.worktree.create.report_copies import provide
 from ralph_wrap.worktree.ignore import RULE, appended, ensure_ignored
 from ralph_wrap.worktree.layout import EVERYTHING
-from ralph_wrap.worktree.managed.create import make
+from ralph_wrap.worktree.managed.create import ManagedOptions, make
 from ralph_wrap.worktree.managed.git_config import require_configurable
 from ralph_wrap.worktree.managed.metadata import WorktreeMetadata
 from ralph_wrap.worktree.model import LinkedWorktree
@@ -111,9 +112,11 @@ def create(
     if around := project.around_worktrees:
         _add_ignore_rule(*around, ignore)
     mark = WorktreeMetadata(branch=wanted, base=commit, branch_created=True, origin=current_branch(git))
-    making = partial(
-        make, git, repository, hooks_off=not hooks, layout=layout, cancel=cancel, progress=current().progress
+    options, watch = (
+        ManagedOptions(hooks_off=not hooks, layout=layout),
+        CheckoutWatch(cancel, current().progress),
     )
+    making = partial(make, git, repository, options=options, watch=watch)
     tree = _make(git, making, project.root / WORKTREES, target, mark)
     provide(tree, git, project.checkout, copy, cancel=cancel)
     return CreatedWorktree(os.fspath(tree.path), tree.branch, tree.base)

@@ -47,10 +47,11 @@ from ralph_wrap.state.project import WORKTREES, Project, repository_of
 from ralph_wrap.system import process_table, tmux
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import and_more, named
+from ralph_wrap.worktree.create.new_worktree import CheckoutWatch
 from ralph_wrap.worktree.create.report_copies import provide
 from ralph_wrap.worktree.ignore import ensure_ignored
 from ralph_wrap.worktree.lock import repository_lock
-from ralph_wrap.worktree.managed.create import make
+from ralph_wrap.worktree.managed.create import ManagedOptions, make
 from ralph_wrap.worktree.managed.find import directory_of, find, holds_its_branch
 from ralph_wrap.worktree.managed.metadata import WorktreeMetadata, marked, write_mark
 from ralph_wrap.worktree.model import LinkedWorktree
@@ -156,7 +157,7 @@ def enter(
         session=session,
         original_cwd=os.fspath(cwd),
     )
-    tree = make(git, repository, path, mark)
+    tree = make(git, repository, path, mark, ManagedOptions(), CheckoutWatch())
     provide(tree, git, project.checkout, copy)
     tmux_session = None
     if in_tmux:

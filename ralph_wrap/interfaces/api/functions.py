@@ -26,8 +26,10 @@ from ralph_wrap.interfaces.api.location import (
 )
 from ralph_wrap.state.project import RUN, WORKTREES, prepare_root
 from ralph_wrap.state.registry import Registry
+from ralph_wrap.worktree.create.new_worktree import CheckoutWatch
 from ralph_wrap.worktree.ignore import ensure_ignored
 from ralph_wrap.worktree.lock import repository_lock
+from ralph_wrap.worktree.managed.create import ManagedOptions
 from ralph_wrap.worktree.managed.create import make as make_managed
 from ralph_wrap.worktree.managed.find import find
 from ralph_wrap.worktree.managed.git_config import tidy_hooks
@@ -148,7 +150,9 @@ def make(location: RepositoryLocation, path: Path, branch: str, base: str | None
     mark = WorktreeMetadata(
         branch=branch, base=commit, branch_created=True, origin=current_branch(location.project.git)
     )
-    return make_managed(location.project.git, location.repository, path, mark, continued=continued).path
+    options = ManagedOptions(continued=continued)
+    git, repository = location.project.git, location.repository
+    return make_managed(git, repository, path, mark, options, CheckoutWatch()).path
 
 
 def _commit(git: Git, base: str) -> str:

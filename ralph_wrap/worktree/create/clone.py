@@ -17,7 +17,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,10 +26,10 @@ from ralph_wrap.errors import GitError, IsolationError
 from ralph_wrap.git import Git, Repository, decode, file_system_config, list_refs, pointer, run_git
 from ralph_wrap.git.new_repository import make_repository
 from ralph_wrap.system import files
-from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.worktree.create.new_worktree import CheckoutWatch, NewWorktree
 from ralph_wrap.worktree.create.replica import copy_replica, refresh, trust_cloned
 from ralph_wrap.worktree.create.transaction import check_out_new
-from ralph_wrap.worktree.layout import CONFIG, EVERYTHING, WorktreeLayout, copy_layout, link, prepare
+from ralph_wrap.worktree.layout import CONFIG, EVERYTHING, copy_layout, link, prepare
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import CLONE, WorktreeOwner, write_mark
 
@@ -45,31 +45,21 @@ _COPIED = (
 def create_clone(
     git: Git,
     repository: Repository,
+    new: NewWorktree,
+    watch: CheckoutWatch,
     *,
-    path: Path,
     replica: Path,
-    branch: str,
-    base: str,
     agent_id: str,
-    owner: WorktreeOwner,
-    cancel: CancelToken,
-    progress: Callable[[str], None],
-    layout: WorktreeLayout = EVERYTHING,
 ) -> LinkedWorktree:
     """Make a clone with every file checked out, and its replica.
 
     Arguments:
         git: git at the project root.
         repository: the project's repository.
-        path: the directory of the clone; it must not exist.
+        new: the clone to make. If the project has the branch, the clone starts from that one.
+        watch: tells of the checkout, and ends it.
         replica: the directory of the replica; it must not exist.
-        branch: the branch to check out: the project's, if it exists there, else created at *base*.
-        base: commit id.
         agent_id: names the refs of the session.
-        owner: the mark and the lock of the registration.
-        cancel: a signal interrupts the checkout.
-        progress: called with the progress of a checkout that takes a second or more.
-        layout: the part of the repository that it holds.
 
     Raises:
         IsolationError: it cannot be made; nothing is left of the attempt.
@@ -80,40 +70,42 @@ def create_clone(
         with contextlib.ExitStack() as undo:
             config = _config(git, repository)
             earlier = list_refs(git, f"refs/heads/ralph/{agent_id}*", f"refs/ralph/snapshots/{agent_id}/")
-            tip = list_refs(git, f"refs/heads/{branch}").get(f"refs/heads/{branch}")
-            start = tip or base
+            ref = f"refs/heads/{new.branch}"
+            tip = list_refs(git, ref).get(ref)
+            start = tip or new.base
             tree = LinkedWorktree(
-                path=path,
-                registration=replica / "worktrees" / path.name,
+                path=new.path,
+                registration=replica / "worktrees" / new.path.name,
                 common_dir=replica,
-                branch=branch,
+                branch=new.branch,
                 base=start,
                 branch_created=tip is None,
                 config=file_system_config(file_mode=repository.file_mode, symlinks=repository.symlinks),
-                owner=owner,
+                owner=new.owner,
                 clone=True,
             )
-            refs = {**earlier, f"refs/heads/{branch}": start}
-            needed = [("include.path", CONFIG)] if layout != EVERYTHING else []
-            new = _NewClone(tree, repository, [*config, *needed], undo)
-            new.make_replica({**refs, f"{BASES}{agent_id}": start})
-            new.make_clone(refs)
-            own = path / ".git"
+            refs = {**earlier, ref: start}
+            needed = [("include.path", CONFIG)] if new.layout != EVERYTHING else []
+            clone = _NewClone(tree, repository, [*config, *needed], undo)
+            clone.make_replica({**refs, f"{BASES}{agent_id}": start})
+            clone.make_clone(refs)
+            own = new.path / ".git"
             for registration in (own, tree.registration):
-                prepare(git, registration, layout)
+                prepare(git, registration, new.layout)
             clone_git = tree._replace(registration=own, common_dir=own).git(git)
-            check_out_new(clone_git, cancel, progress)
-            link(path, repository.root, layout.links)
+            check_out_new(clone_git, watch)
+            link(new.path, repository.root, new.layout.links)
             refresh(tree, git._replace(cwd=replica, git_dir=replica))
-            files.fsync(own, path, path.parent, tree.registration, replica)
+            files.fsync(own, new.path, new.path.parent, tree.registration, replica)
             undo.pop_all()
     except (GitError, OSError) as error:
         reason = error.message if isinstance(error, GitError) else f"{error.strerror}: {error.filename}"
         hint = error.hint if isinstance(error, GitError) else ""
+        clones = new.path.parent
         raise IsolationError(
             f"no clone could be made: {reason}",
             hint
-            or f"user id {os.geteuid()} must be able to write to {path.parent}, on a disk that is not full",
+            or f"user id {os.geteuid()} must be able to write to {clones}, on a disk that is not full",
         ) from error
     return tree
 

@@ -48,15 +48,15 @@ from ralph_wrap.git import (
 from ralph_wrap.git.command import FIRST_SEARCH, require_unblocked
 from ralph_wrap.git.safe.filters import missing_filters
 from ralph_wrap.system import files
-from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.disk import first_full, tells_no_room
 from ralph_wrap.system.text import command, operands, rename_command
-from ralph_wrap.worktree.layout import EVERYTHING, SPARSE, WorktreeLayout, is_sparse, link, prepare
+from ralph_wrap.worktree.create.new_worktree import CheckoutWatch, NewWorktree, OfferedWorktree
+from ralph_wrap.worktree.layout import SPARSE, is_sparse, link, prepare
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.model import LinkedWorktree
-from ralph_wrap.worktree.ownership import MARK, WorktreeOwner
+from ralph_wrap.worktree.ownership import MARK
 from ralph_wrap.worktree.register import WorktreeBranch, add
-from ralph_wrap.worktree.warm import WarmWorktree, settle
+from ralph_wrap.worktree.warm import settle
 
 # More workers than cores: they wait for the disk most of the time. Below the threshold the start of the
 # workers costs more than they bring (both measured by benchmarks/start.py).
@@ -72,36 +72,21 @@ _STOP_LATENCY = 0.1  # seconds until a signal ends a running checkout
 def create(
     git: Git,
     repository: Repository,
+    new: NewWorktree,
+    watch: CheckoutWatch,
     *,
-    path: Path,
-    branch: str,
-    base: str,
-    continued: bool,
-    owner: WorktreeOwner,
-    cancel: CancelToken,
-    progress: Callable[[str], None],
     registered: Callable[[LinkedWorktree], object] = lambda _: None,
-    layout: WorktreeLayout = EVERYTHING,
-    warm: WarmWorktree | None = None,
-    abandon: Callable[[LinkedWorktree], object] = lambda _: None,
+    offered: OfferedWorktree | None = None,
 ) -> LinkedWorktree:
     """Make a worktree with every file checked out.
 
     Arguments:
         git: git at the project root.
         repository: the project's repository.
-        path: the new directory; it must not exist.
-        branch: the branch to check out; created at *base*.
-        base: commit id.
-        continued: check out the branch if it exists already.
-        owner: the mark and the lock of the registration.
-        cancel: a signal interrupts the checkout.
-        progress: called with the progress of a checkout that takes a second or more.
+        new: the worktree to make.
+        watch: tells of the checkout, and ends it.
         registered: called under the repository's lock, before another process can see the worktree.
-        layout: the part of the repository that it holds.
-        warm: a warm worktree to take instead of a new one, if it is still unchanged.
-        abandon: called with a warm worktree that was taken, if a later step fails: a process may have worked
-            in it.
+        offered: a worktree that the pool has made in advance.
 
     Raises:
         IsolationError: it cannot be made; nothing is left of the attempt.
@@ -112,35 +97,33 @@ def create(
         StoppedError: a signal came; nothing is left of the attempt.
 
     """
-    with _all_or_nothing(git, repository, path, branch, base) as undo:
-        head = WorktreeBranch(git, repository, branch, base, f"ralph-wrap: {owner.lock}")
-        own = owner.mark is not None and not continued
-        with head.create_own(undo) if own else head.create_named(undo, continued=continued) as tip:
-            warm = warm if warm and warm.is_untouched() else None
+    with _all_or_nothing(git, repository, new) as undo:
+        head = WorktreeBranch(git, repository, new.branch, new.base, f"ralph-wrap: {new.owner.lock}")
+        own = new.owner.mark is not None and not new.continued
+        with head.create_own(undo) if own else head.create_named(undo, continued=new.continued) as tip:
+            taken = offered if offered and offered.warm.is_untouched() else None
             worktree = LinkedWorktree(
-                path=path,
-                registration=_register(head, tip, path, owner, warm, undo),
+                path=new.path,
+                registration=_register(head, tip, new, taken, undo),
                 common_dir=repository.common_dir,
-                branch=branch,
-                base=tip or base,
+                branch=new.branch,
+                base=tip or new.base,
                 branch_created=tip is None,
                 config=file_system_config(file_mode=repository.file_mode, symlinks=repository.symlinks),
-                warm=warm is not None,
-                owner=owner,
+                warm=taken is not None,
+                owner=new.owner,
             )
-            if warm is not None:
-                undo.callback(abandon, worktree)
-            prepare(git, worktree.registration, layout)
+            if taken is not None:
+                undo.callback(taken.abandon, worktree)
+            prepare(git, worktree.registration, new.layout)
             registered(worktree)
-        _check_out(worktree, git, warm.commit if warm else None, cancel, progress)
-        link(path, repository.root, layout.links)
+        _check_out(worktree, git, taken.warm.commit if taken else None, watch)
+        link(new.path, repository.root, new.layout.links)
     return worktree
 
 
 @contextlib.contextmanager
-def _all_or_nothing(
-    git: Git, repository: Repository, path: Path, branch: str, base: str
-) -> Iterator[contextlib.ExitStack]:
+def _all_or_nothing(git: Git, repository: Repository, new: NewWorktree) -> Iterator[contextlib.ExitStack]:
     """Yield the steps that undo a worktree, and run them if it cannot be made."""
     try:
         with contextlib.ExitStack() as undo:
@@ -151,47 +134,46 @@ def _all_or_nothing(
             except (GitError, OSError) as error:
                 if isinstance(error, GitError) and error.forbids_fallback:
                     raise RalphError(f"no worktree could be made: {error.message}", error.hint) from error
-                _require_filters(git, repository, base)
+                _require_filters(git, repository, new.base)
                 # The hint comes before the undo, which makes room on a full disk.
-                _require_room("no worktree could be made", error, repository, path)
+                _require_room("no worktree could be made", error, repository, new.path)
                 raise IsolationError(
                     f"no worktree could be made: {_reason(error)}",
-                    (isinstance(error, GitError) and error.hint) or _hint(git, repository, branch),
+                    (isinstance(error, GitError) and error.hint) or _hint(git, repository, new.branch),
                 ) from error
             undo.pop_all()
     except LockedError as error:
         raise explained(error) from error
     except (GitError, OSError) as error:
-        _require_room("a half-made worktree could not be undone", error, repository, path)
+        _require_room("a half-made worktree could not be undone", error, repository, new.path)
         raise IsolationError(
             f"a half-made worktree could not be undone: {_reason(error)}",
-            command("git", "worktree", "remove", "--force", "--force", path)
-            + f" && {command('git', 'branch', '-D', *operands(branch))}",
+            command("git", "worktree", "remove", "--force", "--force", new.path)
+            + f" && {command('git', 'branch', '-D', *operands(new.branch))}",
         ) from error
 
 
 def _register(
     branch: WorktreeBranch,
     tip: str | None,
-    path: Path,
-    owner: WorktreeOwner,
-    warm: WarmWorktree | None,
+    new: NewWorktree,
+    taken: OfferedWorktree | None,
     undo: contextlib.ExitStack,
 ) -> Path:
-    """Move a warm worktree to a directory, or register a new one there, and return the registration."""
-    status = _claim_directory(path, undo)
-    if warm is not None:
-        return warm.take(path, branch.name, owner)
-    undo.callback(_remove_attempt, branch.git, branch.repository, path, status)
+    """Move a warm worktree to its directory, or register a new one there, and return the registration."""
+    status = _claim_directory(new.path, undo)
+    if taken is not None:
+        return taken.warm.take(new.path, branch.name, new.owner)
+    undo.callback(_remove_attempt, branch.git, branch.repository, new.path, status)
     return add(
         branch.git,
         branch.repository,
-        path,
-        owner.lock,
+        new.path,
+        new.owner.lock,
         branch.base,
         branch.name,
         existed=tip is not None,
-        mark=owner.mark,
+        mark=new.owner.mark,
     )
 
 
@@ -210,14 +192,8 @@ def _remove_empty(path: Path) -> None:
         path.rmdir()
 
 
-def _check_out(
-    worktree: LinkedWorktree,
-    git: Git,
-    commit: str | None,
-    cancel: CancelToken,
-    progress: Callable[[str], None],
-) -> None:
-    """Check out the missing files; the last two arguments are those of :func:`create`.
+def _check_out(worktree: LinkedWorktree, git: Git, commit: str | None, watch: CheckoutWatch) -> None:
+    """Check out the missing files.
 
     Arguments:
         git: git in the repository.
@@ -227,41 +203,30 @@ def _check_out(
     worktree_git = worktree.git(git)
     wait_for_names = _start_to_sync_names(worktree)
     if commit is None:
-        check_out_new(worktree_git, cancel, progress)
+        check_out_new(worktree_git, watch)
     elif commit != worktree.base:
-        _move(worktree_git, commit, worktree.base, cancel, progress)
+        _move(worktree_git, commit, worktree.base, watch)
     wait_for_names()
     if commit is not None:
         settle(worktree.registration)
 
 
-def check_out_new(git: Git, cancel: CancelToken, progress: Callable[[str], None]) -> None:
-    """Check every file of HEAD out, where none is yet; the arguments are those of :func:`create`."""
-    _run(git, cancel, progress, *_CHECKOUT)
+def check_out_new(git: Git, watch: CheckoutWatch) -> None:
+    """Check every file of HEAD out, where none is yet."""
+    _run(git, watch, *_CHECKOUT)
 
 
-def _move(
-    git: Git,
-    old: str,
-    new: str,
-    cancel: CancelToken,
-    progress: Callable[[str], None],
-) -> None:
+def _move(git: Git, old: str, new: str, watch: CheckoutWatch) -> None:
     """Check out the differences between two commits."""
     command = ("read-tree", "-v", "-m", "-u", "--no-recurse-submodules", old, new)
     try:
-        _run(git, cancel, progress, *command)
+        _run(git, watch, *command)
     except GitError:  # the index has other times for files: a copy of the project, another mount
         run_git(git, "update-index", "-q", "--refresh", accept=(0, 1))
-        _run(git, cancel, progress, *command)
+        _run(git, watch, *command)
 
 
-def _run(
-    git: Git,
-    cancel: CancelToken,
-    progress: Callable[[str], None],
-    *command: str,
-) -> None:
+def _run(git: Git, watch: CheckoutWatch, *command: str) -> None:
     """Run a git command that checks files out, report its progress, and end it after a signal."""
     config = (*_PARALLEL_CHECKOUT, *(SPARSE if git.git_dir and is_sparse(git.git_dir) else ()))
     with start_git(git, *command, config=config) as running:
@@ -271,13 +236,13 @@ def _run(
                 require_unblocked(running, " ".join(command[:2]))
                 pause *= 2
                 due = time.monotonic() + pause
-            if cancel.requested:
+            if watch.cancel.requested:
                 raise StoppedError("a signal came during the checkout")
             if (now := running.latest()) != shown:
                 shown = now
-                progress(f"checkout: {shown}")
+                watch.progress(f"checkout: {shown}")
         if shown:
-            progress("")
+            watch.progress("")
         finish_git(running, " ".join(command[:2]))
 
 

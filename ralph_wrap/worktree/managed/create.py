@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from ralph_wrap.errors import RalphError
 from ralph_wrap.git import Git, Repository, list_refs
 from ralph_wrap.git.safe.filters import require_same_files
-from ralph_wrap.system.cancel import NEVER, CancelToken
+from ralph_wrap.worktree.create.new_worktree import CheckoutWatch, NewWorktree
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.layout import EVERYTHING, WorktreeLayout, core_config
 from ralph_wrap.worktree.lock import repository_lock
@@ -20,28 +20,36 @@ from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import WorktreeOwner
 
 
+class ManagedOptions(NamedTuple):
+    """How a managed worktree differs from any other.
+
+    Attributes:
+        continued: check out the branch if it exists.
+        hooks_off: switch off git hooks in it.
+        layout: the part of the repository that it holds.
+
+    """
+
+    continued: bool = False
+    hooks_off: bool = False
+    layout: WorktreeLayout = EVERYTHING
+
+
 def make(
     git: Git,
     repository: Repository,
     path: Path,
     mark: WorktreeMetadata,
-    *,
-    continued: bool = False,
-    hooks_off: bool = False,
-    layout: WorktreeLayout = EVERYTHING,
-    cancel: CancelToken = NEVER,
-    progress: Callable[[str], None] = lambda _: None,
+    options: ManagedOptions,
+    watch: CheckoutWatch,
 ) -> LinkedWorktree:
     """Make a worktree with a mark.
 
     Arguments:
         path: the new directory; it must not exist.
         mark: its mark; this function sets ``branch_created`` itself.
-        continued: check out the branch if it exists.
-        hooks_off: switch off git hooks in it.
-        layout: the part of the repository that it holds.
-        cancel: a signal interrupts the checkout.
-        progress: called with the progress of a checkout that takes a second or more.
+        options: how it differs from any other.
+        watch: tells of the checkout, and ends it.
 
     Raises:
         IsolationError: it cannot be made; nothing is left of the attempt.
@@ -52,24 +60,25 @@ def make(
         StoppedError: a signal came; nothing is left of the attempt.
 
     """
-    tips = list_refs(git, f"refs/heads/{mark.branch}").values() if continued else ()
+    tips = list_refs(git, f"refs/heads/{mark.branch}").values() if options.continued else ()
     require_same_files(git, repository, mark.base, *tips)
-    mark = mark._replace(configured=hooks_off or layout != EVERYTHING)
+    mark = mark._replace(configured=options.hooks_off or options.layout != EVERYTHING)
     if mark.configured:
         require_configurable(git, repository)
     try:
         return create(
             git,
             repository,
-            path=path,
-            branch=mark.branch,
-            base=mark.base,
-            continued=continued,
-            owner=WorktreeOwner(f"{LOCKED}{mark.branch}"),
-            cancel=cancel,
-            progress=progress,
-            registered=lambda tree: _complete(tree, git, repository, mark, hooks_off=hooks_off),
-            layout=layout,
+            NewWorktree(
+                path=path,
+                branch=mark.branch,
+                base=mark.base,
+                owner=WorktreeOwner(f"{LOCKED}{mark.branch}"),
+                continued=options.continued,
+                layout=options.layout,
+            ),
+            watch,
+            registered=lambda tree: _complete(tree, git, repository, mark, hooks_off=options.hooks_off),
         )
     except BaseException:
         if mark.configured:

@@ -13,7 +13,8 @@ import pytest
 
 from ralph_wrap import git
 from ralph_wrap.errors import IsolationError, RefusedError
-from ralph_wrap.worktree.managed.create import make
+from ralph_wrap.worktree.create.new_worktree import CheckoutWatch
+from ralph_wrap.worktree.managed.create import ManagedOptions, make
 from ralph_wrap.worktree.managed.find import find
 from ralph_wrap.worktree.managed.metadata import WorktreeMetadata
 from ralph_wrap.worktree.remove import remove
@@ -61,7 +62,7 @@ def test_an_undo_leaves_what_was_there(repo: Repo, tmp_path: Path) -> None:
     where = git.Git(repo.path, git.git_environment(os.environ))
     mark = WorktreeMetadata(branch="b", base=repo.head, branch_created=True)
     with pytest.raises(IsolationError):
-        make(where, git.locate_repository(where), directory, mark)
+        make(where, git.locate_repository(where), directory, mark, ManagedOptions(), CheckoutWatch())
     assert (directory.is_dir(), repo.branches()) == (True, ["main"])
 
 
