@@ -33,13 +33,13 @@ from ralph_wrap.session.kept_worktree import remove_kept
 from ralph_wrap.session.notify import notification_of, notify
 from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
 from ralph_wrap.session.remote import give_back
-from ralph_wrap.session.unknown_worktrees import unknown_worktrees
+from ralph_wrap.session.unknown_worktrees import register_anew, unknown_worktrees
 from ralph_wrap.session.worktree_end import TO_SWEEP, WorktreePolicy, try_again_hint
 from ralph_wrap.state import ids, inventory
 from ralph_wrap.state.advice import advice_for
 from ralph_wrap.state.claim import SessionClaim, take_over
 from ralph_wrap.state.inventory import FoundSession, Verdict
-from ralph_wrap.state.project import WORKTREES, Project, registries
+from ralph_wrap.state.project import RUN, WORKTREES, Project, registries
 from ralph_wrap.state.registry import Registry, SessionRecord, UnreadableRecord
 from ralph_wrap.state.report import SessionReport, drop_command
 from ralph_wrap.state.report import read as read_report
@@ -47,6 +47,7 @@ from ralph_wrap.system import files, liveness, process_table, process_tree
 from ralph_wrap.system.cancel import NEVER, CancelToken
 from ralph_wrap.system.liveness import SessionNames
 from ralph_wrap.system.log import Commands, current, get_logger, lines_of, one_line
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree.ignore import tidy
 from ralph_wrap.worktree.remove import WorktreeOutcome
 from ralph_wrap.worktree.stale_locks import remove_stale_maintenance_lock
@@ -98,7 +99,8 @@ def sweep(
 
     Arguments:
         dry_run: touch nothing, and return what a sweep would do.
-        adopted: names of foreign sessions that are dead, as the user states: ids, branches or titles.
+        adopted: names of foreign sessions that are dead, as the user states: ids, branches or titles. Also of
+            sessions that no record knows.
         cancel: after a signal, the rest is left to the next sweep.
 
     Raises:
@@ -107,6 +109,7 @@ def sweep(
         RefusedError: a session of *adopted* is alive, or its record cannot be read.
 
     """
+    swept, adopted = _adopt_lost(project, adopted, dry_run=dry_run)
     records = [(home, record) for home in registries(project) for record in home.unfinished()]
     named = SessionNames()
     verdicts = [_verdict(home, record, named) for home, record in records]
@@ -117,7 +120,7 @@ def sweep(
             for (home, record), verdict in zip(records, verdicts, strict=True)
         ],
     )
-    swept, shared = [], SharedFacts(project)
+    shared = SharedFacts(project)
     for (home, record), verdict in zip(records, verdicts, strict=True):
         if verdict is Verdict.UNKNOWN and not home.has(record.id):  # another process has just finished it
             continue
@@ -150,6 +153,37 @@ def sweep(
         _tidy(project)
         resume_deletions(project)
     return swept
+
+
+def _adopt_lost(
+    project: Project, adopted: Collection[str], *, dry_run: bool
+) -> tuple[list[SweptSession], Collection[str]]:
+    """Write a record for each adopted session that has a worktree and none, so that the sweep finishes it.
+
+    Returns:
+        In a dry run, what a sweep would do, and the other names; without one, nothing and all names.
+
+    Raises:
+        RefusedError: nothing proves that a worktree is the session's.
+        RalphError: a record cannot be written.
+
+    """
+    lost = [found for found in unknown_worktrees(project) if found.is_named(adopted)] if adopted else []
+    if dry_run:
+        would = [
+            SweptSession(found.agent_id, found.session, Verdict.UNKNOWN.value, "would finish")
+            for found in lost
+        ]
+        return would, [name for name in adopted if not any(found.is_named([name]) for found in lost)]
+    for found in lost:
+        try:
+            register_anew(project, found)
+        except OSError as error:
+            raise RalphError(
+                f"no record can be written for session {found.session}: {error.strerror}",
+                command("ls", "-la", project.root / RUN),
+            ) from error
+    return [], adopted
 
 
 def _finish_unsaved(
@@ -247,7 +281,7 @@ def name_broken_refs(project: Project) -> None:
 
 
 def name_unknown_worktrees(project: Project) -> None:
-    """Say which worktrees belong to sessions that no record knows; a sweep finishes none of them."""
+    """Say which worktrees belong to sessions that no record knows, and how to finish each."""
     for found in unknown_worktrees(project):
         log.warning("worktree.unknown", found.message, found.hint(project.git), path=str(found.path))
 
@@ -513,6 +547,8 @@ def _agent_started(claim: SessionClaim) -> bool:
     """Return whether the event log has a start of its agent; without one its unused branch may go."""
     if claim.record.state == "starting":
         return False
+    if claim.record.agents_unseen:  # its event log was deleted, too
+        return True
     try:
         events = files.read_beginning(claim.directory / "events.jsonl", _EVENTS_READ)
     except OSError:

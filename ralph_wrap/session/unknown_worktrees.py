@@ -1,23 +1,30 @@
 """Worktrees of sessions that no record knows, for example after ``git clean -fdx`` in the project.
 
-Nothing finishes such a session: a sweep goes by records. So they are named, with the commands that help. The
-command that removes one is only printed if nothing is left that it would delete for ever: commits that no
+A sweep goes by records, so it leaves such a session alone: its process may run in another container, between
+two iterations. With the user's word that it is dead (``sweep --adopt ID``) it gets a record again, from the
+mark in its registration, and is finished as a killed one.
+
+A worktree without this mark is not provably the session's. It is named with the commands that save its work.
+The command that removes it is only printed if nothing is left that it would delete for ever: commits that no
 branch has, nested repositories, and what is staged for a directory that is gone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ralph_wrap.errors import GitError
-from ralph_wrap.git import Git, Head, list_refs, merge, pointer, read_head
+from ralph_wrap.errors import GitError, RefusedError
+from ralph_wrap.git import Git, Head, list_refs, merge, pointer, read_head, resolve_commit
+from ralph_wrap.git.compare import merge_base
 from ralph_wrap.git.index import is_staged, list_index
-from ralph_wrap.state import ids
-from ralph_wrap.state.project import Project, registries
+from ralph_wrap.state import claim, ids
+from ralph_wrap.state.project import Project, own_registry, registries, repository_of
 from ralph_wrap.state.record import SessionRecord
+from ralph_wrap.system import liveness
 from ralph_wrap.system.liveness import SessionNames
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command
@@ -39,6 +46,7 @@ class UnknownWorktree(NamedTuple):
         path: of the worktree.
         registration: its directory in the repository.
         agent_id: agent id of the session.
+        branch: that its mark names; ``None`` without the mark, which alone shows that the worktree is ours.
 
     """
 
@@ -46,6 +54,7 @@ class UnknownWorktree(NamedTuple):
     path: Path
     registration: Path
     agent_id: str
+    branch: str | None
 
     @property
     def message(self) -> str:
@@ -54,13 +63,20 @@ class UnknownWorktree(NamedTuple):
             return f"{self.path} is the worktree of session {self.session}, which no record knows"
         return f"git still has an entry for {self.path}, the deleted worktree of session {self.session}"
 
+    def is_named(self, names: Collection[str]) -> bool:
+        """Return whether one of these names it, as they name a session."""
+        return not {self.agent_id, self.session, self.branch}.isdisjoint(names)
+
     def hint(self, git: Git) -> str:
-        """Return the commands that save its work, and the one that ends it if that loses nothing.
+        """Return the command that finishes it, or those that save its work.
 
         Arguments:
             git: git in the repository.
 
         """
+        if self.branch is not None:
+            to_finish = command("ralph-wrap", "sweep", "--adopt", self.agent_id)
+            return f"if no process of it runs anywhere, save its work and remove it: {to_finish}"
         try:
             return Commands.of(*_ways_out(self, git))
         except (GitError, OSError) as error:
@@ -96,7 +112,59 @@ def unknown_worktrees(project: Project) -> Iterator[UnknownWorktree]:
             path = pointer.real(pointer.git_file_of(registration).parent)
         except OSError:
             continue
-        yield UnknownWorktree(session, path, registration, agent_id)
+        mark = read_mark(registration)
+        is_marked = mark is not None and mark.session == session and ids.is_session_id(registration.name)
+        branch = mark.branch if mark and is_marked else None
+        yield UnknownWorktree(session, path, registration, agent_id, branch)
+
+
+def register_anew(project: Project, found: UnknownWorktree) -> None:
+    """Write a record for the session of such a worktree, as far as the repository knows it.
+
+    The user says that it is dead. Its record has no owner, and says that files of it were deleted while its
+    agent ran: then only the user's word, or a lock that is still held, shows whether that has ended.
+
+    Raises:
+        RefusedError: nothing proves that the worktree is the session's.
+        ConflictError: another session has its id.
+        RalphError: one of our directories is a symlink.
+        OSError: the record cannot be written.
+
+    """
+    repository = repository_of(project)
+    if found.branch is None or (base := _base_of(project.git, found)) is None:
+        raise RefusedError(
+            f"{found.message}, and its registration does not say what it worked on", found.hint(project.git)
+        )
+    record = SessionRecord(
+        id=found.agent_id,
+        session=found.session,
+        pid=0,
+        start_time=0.0,
+        boot_id=liveness.boot_id(),
+        pid_namespace="",
+        host=liveness.host(),
+        branch=found.branch,
+        base=base,
+        workspace=os.fspath(found.path),
+        state="running",
+        file_mode=repository.file_mode,
+        symlinks=repository.symlinks,
+        worktree=found.registration.name,
+        agents_unseen=True,
+    )
+    claim.register_anew(own_registry(project), record, found.registration)
+
+
+def _base_of(git: Git, found: UnknownWorktree) -> str | None:
+    """Return the commit that its branch probably started from; ``None`` if there is no commit at all."""
+    head = resolve_commit(git, "HEAD")
+    tip = list_refs(git, ref := f"{_HEADS}{found.branch}").get(ref)
+    if tip is None or head is None:
+        return tip or head
+    with contextlib.suppress(GitError):  # its history may be damaged
+        return merge_base(git, tip, head) or tip
+    return tip
 
 
 def _ways_out(found: UnknownWorktree, git: Git) -> Iterator[str]:
@@ -159,8 +227,7 @@ def _to_branch(found: UnknownWorktree, head: Head, names: Iterator[str]) -> Iter
 
     ``git switch`` refuses that during a rebase, and with conflicts.
     """
-    mark = read_mark(found.registration)
-    if head.branch in {f"{_HEADS}ralph/{found.agent_id}", f"{_HEADS}{mark.branch}" if mark else None}:
+    if head.branch == f"{_HEADS}ralph/{found.agent_id}":
         return
     name = next(names)
     if head.commit:

@@ -5,6 +5,7 @@ The order of the steps is that of :mod:`ralph_wrap.state.registry`: the lock com
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
@@ -283,6 +284,40 @@ def take_over(registry: Registry, record: SessionRecord) -> SessionClaim | None:
         claim.leave()
         raise OSError(errno.ENOTDIR, "the session's directory was replaced", str(claim.directory))
     return claim
+
+
+def register_anew(registry: Registry, record: SessionRecord, git_dir: Path) -> None:
+    """Register a session whose files were deleted, as one without an owner: a sweep can finish it.
+
+    Arguments:
+        record: what is still known of it.
+        git_dir: of its worktree alone. The agents' lock gets its name in the session's directory back from
+            there (see :meth:`SessionClaim.lock_for_agents`): it shows an agent that runs, wherever that is.
+
+    Raises:
+        ConflictError: another session has its id, or a process holds the id.
+        OSError: the registry cannot be written.
+
+    """
+    registry.prepare()
+    path, directory = registry.record_path(record.id), registry.sessions / record.session
+    lock = files.try_lock(registry.lock_path(record.id))
+    if lock is None:
+        held = lock_holder.held_lock(registry.lock_path(record.id))
+        raise ConflictError(f"session {record.session} may be alive: {held.sentence}", held.hint)
+    try:
+        directory.mkdir(exist_ok=True)
+        if directory.is_symlink():
+            raise OSError(errno.ELOOP, "a symlink is not followed", os.fspath(directory))
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            (directory / _AGENT_LOCK).hardlink_to(git_dir / _SECOND_NAME)
+        files.claim(path, record._replace(lock_inode=lock.inode).to_json())
+    except FileExistsError as error:
+        raise ConflictError(
+            f"another session has the agent id {record.id}", "to list sessions: ralph-wrap ps"
+        ) from error
+    finally:
+        lock.release(unlink=not os.path.lexists(path))
 
 
 def _lock_patiently(path: Path) -> files.FileLock | None:

@@ -155,7 +155,12 @@ def find(project: Project, name: str) -> FoundSession:
     for records in (f"*-{agent_id}", "*") if agent_id else ("*",):
         if found := select(name, every(project, records)):
             return found
-    raise NotFoundError(f"there is no session {name} in {project.root}", "to list them: ralph-wrap ps --all")
+    hint = "to list them: ralph-wrap ps --all"
+    repository = project.repository if agent_id else None
+    # Whose it is, a sweep finds out: it names a worktree that no record knows.
+    if repository and any((repository.common_dir / "worktrees").glob(f"*-{agent_id}")):
+        hint = "a worktree has this id, and no record; to see how to save its work: ralph-wrap sweep"
+    raise NotFoundError(f"there is no session {name} in {project.root}", hint)
 
 
 def every(project: Project, records: str = "*") -> list[FoundSession]:

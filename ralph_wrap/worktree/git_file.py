@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from ralph_wrap.git import decode, pointer
 from ralph_wrap.system import files
+from ralph_wrap.system.text import command
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.ownership import (
     describe,
@@ -119,11 +120,24 @@ def own_repository(worktree: LinkedWorktree) -> str | None:
 
 
 def way_out(worktree: LinkedWorktree, agent_id: str) -> str | None:
-    """Return the command after which such a worktree can go; ``None`` for any other worktree."""
+    """Return the command after which such a worktree, or a moved one, can go; ``None`` for any other."""
+    if moved := _moved_to(worktree):
+        repair = command("git", "--git-dir", worktree.common_dir, "worktree", "repair", worktree.path)
+        return f"{command('mv', '-T', moved, worktree.path)} && {repair} && ralph-wrap rm {agent_id}"
     if own_repository(worktree) is None:
         return None
     git_file, aside = worktree.path / ".git", free_place(worktree.path)
     return f"{shlex.join(('mv', os.fspath(git_file), os.fspath(aside)))} && ralph-wrap rm {agent_id}"
+
+
+def _moved_to(worktree: LinkedWorktree) -> Path | None:
+    """Return where ``git worktree move`` has moved a worktree; ``None`` if nothing says so."""
+    try:
+        moved = _named_directory(worktree.registration)
+    except OSError:
+        return None
+    is_elsewhere = moved != worktree.path and not os.path.lexists(worktree.path)
+    return moved if is_elsewhere and moved.is_dir() else None
 
 
 def free_place(path: Path, suffix: str = ".git") -> Path:

@@ -110,6 +110,22 @@ def test_the_count_is_of_what_was_saved(repo: Repo) -> None:
 
 
 @needs(CAPABILITY_DROPS)
+def test_a_worktree_that_was_moved_is_moved_back(repo: Repo) -> None:
+    """By ``git worktree move``: the command in the hint moves, saves and removes it."""
+    ended = run(repo.path, "-n", "1", "--on-dirty", "keep", "--", "sh", "-c", "echo new > new")
+    path, agent_id = _kept(ended), ended.report["id"]
+    elsewhere = repo.path.parent / "else where"
+    repo.git("worktree", "move", "-f", "-f", path, elsewhere)
+    refused = command("rm", agent_id, cwd=repo.path)
+    assert refused.status == 5
+    assert (elsewhere / "new").exists()
+    done = typed(refused.narration[-1]["hint"], repo.path, under=())
+    assert done.returncode == 0, done.stderr
+    assert not path.exists()
+    assert not elsewhere.exists()
+    assert repo.show(f"ralph/{agent_id}-wip:new") == b"new\n"
+
+
 def test_what_git_leaves_of_a_worktree_can_be_moved_aside(repo: Repo) -> None:
     """After the other command of the hint, git has forgotten a directory that it could not delete."""
     agent = "mkdir d; echo 1 > d/f; chmod 000 d"

@@ -220,7 +220,7 @@ def worktrees(project: Project) -> Iterator[DoctorCheck]:
     name, why = "worktrees", "a sweep finishes the sessions that have a record, and no others"
     unknown = [*unknown_worktrees(project)]
     for found in unknown:
-        yield noted(name, found.message, why, "to see the commands that end it: ralph-wrap sweep")
+        yield noted(name, found.message, why, found.hint(project.git))
     if not unknown:
         yield fine(name, "a record knows the session of each", why)
 

@@ -34,7 +34,7 @@ def sweep(
         list[str] | None,
         typer.Option(
             metavar="ID",
-            help="A foreign session that you know is dead; can be repeated.",
+            help="A foreign session, or one without a record, that you know is dead; can be repeated.",
             autocompletion=completion.unfinished,
         ),
     ] = None,

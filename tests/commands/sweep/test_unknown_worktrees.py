@@ -1,4 +1,4 @@
-"""A worktree of a session that no record knows: sweep and doctor name it, with commands that end it."""
+"""A worktree without a mark, which no record knows: sweep and doctor name commands that save and end it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from ralph_wrap.session import unknown_worktrees
 from ralph_wrap.state.project import find_project, registries
+from ralph_wrap.worktree.ownership import MARK
 from tests.support.orphans import sweep
 from tests.support.sessions import Session, command, run
 
@@ -34,9 +35,10 @@ def _ended(ended: None) -> None:
 
 @pytest.fixture
 def worktree(repo: Repo) -> Path:
-    """Return the worktree that a session has kept."""
+    """Return the worktree that a session has kept, without the mark that shows whose it is."""
     run(repo.path, "-n", "1", "--on-dirty", "keep", "--", "sh", "-c", WORK)
     (found,) = repo.path.glob(".ralph/worktrees/*")
+    (repo.path / ".git/worktrees" / found.name / MARK).unlink()
     return found
 
 
@@ -180,6 +182,15 @@ def test_a_session_that_starts_meanwhile_is_known(
     monkeypatch.setattr(unknown_worktrees, "registries", starting)
     assert [*unknown_worktrees.unknown_worktrees(project)] == []
     assert registration.exists()
+
+
+def test_it_is_not_finished_by_one_command(repo: Repo, worktree: Path) -> None:
+    """Nothing proves that it is the session's, so ``--adopt`` names the same commands."""
+    shutil.rmtree(repo.path / ".ralph" / "run")
+    swept = sweep(repo, "--adopt", worktree.name[-4:])
+    assert swept.status == 5
+    assert "git -C" in swept.narration[-1]["hint"]
+    assert (worktree / "new").exists()
 
 
 def test_a_session_that_runs_is_known(repo: Repo) -> None:
