@@ -24,7 +24,7 @@ from ralph_wrap.git.index import is_staged, list_index
 from ralph_wrap.state import claim, ids
 from ralph_wrap.state.project import Project, own_registry, registries, repository_of
 from ralph_wrap.state.record import SessionRecord
-from ralph_wrap.system import liveness
+from ralph_wrap.system import files, liveness
 from ralph_wrap.system.liveness import SessionNames
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command
@@ -106,7 +106,9 @@ def unknown_worktrees(project: Project) -> Iterator[UnknownWorktree]:
     named = SessionNames()
     for registration, session in locked:
         agent_id = ids.agent_id_of(session) if ids.is_session_id(session) else None
-        if agent_id is None or session in sessions or agent_id in unreadable or agent_id in named:
+        if agent_id is None or session in sessions or agent_id in unreadable:
+            continue
+        if agent_id in named or _is_claimed(project, agent_id):
             continue
         try:
             path = pointer.real(pointer.git_file_of(registration).parent)
@@ -116,6 +118,14 @@ def unknown_worktrees(project: Project) -> Iterator[UnknownWorktree]:
         is_marked = mark is not None and mark.session == session and ids.is_session_id(registration.name)
         branch = mark.branch if mark and is_marked else None
         yield UnknownWorktree(session, path, registration, agent_id, branch)
+
+
+def _is_claimed(project: Project, agent_id: str) -> bool:
+    """Return whether a process holds an id; it may be about to write its record anew."""
+    try:
+        return any(files.is_locked(home.lock_path(agent_id)) for home in registries(project))
+    except OSError:
+        return True
 
 
 def register_anew(project: Project, found: UnknownWorktree) -> None:

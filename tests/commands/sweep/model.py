@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import os
@@ -224,7 +225,11 @@ class Sessions(RuleBasedStateMachine):
         """Ask what would be done, or be refused; nothing changes either way."""
         verdict = {one.id: one.verdict for one in self.sessions if one.verdict is not None}.get(session.id)
         before = self._all_of(self.sessions) | self._refs()
-        if verdict in {None, Verdict.LIVE, Verdict.UNKNOWN}:
+        if verdict is None and not session.locked:  # perhaps its worktree is there, and only its record gone
+            with contextlib.suppress(NotFoundError):
+                swept = sweep(self.project, dry_run=True, adopted=[session.id])
+                assert (session.id, "would finish") in {(entry.id, entry.action) for entry in swept}
+        elif verdict in {None, Verdict.LIVE, Verdict.UNKNOWN}:
             with pytest.raises(NotFoundError if verdict is None else RefusedError):
                 sweep(self.project, adopted=[session.id])
         else:
