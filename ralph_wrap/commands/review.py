@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ralph_wrap import branches, config
@@ -20,7 +21,8 @@ from ralph_wrap.state.check_results import CheckResult
 from ralph_wrap.state.project import Project, objects_of, repository_of
 from ralph_wrap.state.report import gate_result
 from ralph_wrap.system.log import lines_of
-from ralph_wrap.system.text import some
+from ralph_wrap.system.text import named, some
+from ralph_wrap.worktree.save.clones import NESTED
 from ralph_wrap.worktree.save.detached import DetachedCommits, detached_commits
 
 _NAMED = 10  # repositories in branches that have a note
@@ -69,6 +71,8 @@ class ReviewRow(NamedTuple):
             name says.
         saved_commits: the number of commits below its saved work that it lacks: its agent made them on a
             detached HEAD.
+        kept: the reason why the worktree of its session is still there; ``None`` if it is not.
+        clones_removed: git repositories that went with the worktree: nothing in them was on no remote.
 
     """
 
@@ -102,6 +106,8 @@ class ReviewRow(NamedTuple):
     touches: tuple[Touch, ...] | None = None
     damage: str | None = None
     saved_commits: int = 0
+    kept: str | None = None
+    clones_removed: tuple[str, ...] = ()
 
 
 class Review(NamedTuple):
@@ -174,7 +180,7 @@ def look(project: Project) -> Review:
         for branch in all_branches
     ]
     rows.sort(key=lambda row: row.ended or row.committed or "", reverse=True)
-    return Review(rows, main, (*notes, *comparison_notes, *_gitlinks(rows)))
+    return Review(rows, main, (*notes, *comparison_notes, *_gitlinks(rows), *_repositories(rows)))
 
 
 def _gitlinks(rows: Sequence[ReviewRow]) -> list[str]:
@@ -184,6 +190,22 @@ def _gitlinks(rows: Sequence[ReviewRow]) -> list[str]:
         for row in rows
         for touch in row.touches or ()
         if touch.kind == "gitlink" and not row.merged
+    ]
+    return some(lines, _NAMED)
+
+
+def _repositories(rows: Sequence[ReviewRow]) -> list[str]:
+    """Return a line for each worktree that a repository in it keeps, and for each whose clones have gone."""
+    lines = [
+        f"{row.branch}: its worktree stays ({row.kept}); for the way out: ralph-wrap rm {row.id}"
+        for row in rows
+        if row.kept and row.id and NESTED in row.kept
+    ]
+    lines += [
+        f"{row.branch}: with its worktree went clones without work of their own:"
+        f" {named(row.clones_removed, _NAMED)}"
+        for row in rows
+        if row.clones_removed and (not row.merged or row.saved_open)
     ]
     return some(lines, _NAMED)
 
@@ -268,7 +290,19 @@ def _row(
         subject=facts.subject,
         touches=touches if has_gate or verify or touches is None else without_tests(touches),
         damage=facts.damage,
+        kept=_kept(record),
+        clones_removed=tuple(filter(None, map(_text, _listed(record.get("clones_removed"))))),
     )
+
+
+def _kept(record: Mapping[str, Any]) -> str | None:
+    """Return why a session's worktree is still there; a user may have removed it since the report."""
+    kept, workspace = _text(record.get("kept")), _text(record.get("workspace"))
+    return kept if kept and workspace and Path(workspace).is_dir() else None
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def _iso(seconds: int) -> str | None:

@@ -67,8 +67,21 @@ def list_refs(git: Git, *patterns: str) -> dict[str, str]:
     return {name: oid for oid, _, name in (line.partition(" ") for line in decode_lines(answer.stdout))}
 
 
+def has_ref(git: Git, ref: str) -> bool:
+    """Return whether a ref exists, also one whose commit is damaged.
+
+    Arguments:
+        ref: its full name.
+
+    """
+    return ref in list_refs(git, ref)
+
+
 def count_commits(git: Git, base: str, ref: str) -> int | None:
-    """Count the commits of a ref since a commit; ``None`` if the commit or the ref does not exist.
+    """Count the commits of a ref since a commit.
+
+    Returns:
+        The number; ``None`` if the commit or the ref does not exist, or a commit between them is damaged.
 
     Arguments:
         base: may come from a file that an agent can write. It is never an argument alone: git could read it

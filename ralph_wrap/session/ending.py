@@ -10,7 +10,7 @@ from typing import Any
 
 from ralph_wrap.config import OnLeak, Settings
 from ralph_wrap.errors import GitError, RalphError, explained
-from ralph_wrap.git import Git, count_commits
+from ralph_wrap.git import Git, count_commits, has_ref
 from ralph_wrap.loop import Gate, LoopResult, OutputListener
 from ralph_wrap.session import exit_report
 from ralph_wrap.session.clone_end import CloneEnd
@@ -179,10 +179,11 @@ class SessionEnd:
         state = self._state
         workspace = state.workspace
         tree = workspace.tree if workspace else None
-        commits = state.commits
+        commits, has_branch = state.commits, False
         if tree is not None and context is not None and not tree.clone:
             with contextlib.suppress(GitError, OSError):
                 commits = self._count_commits(context.project.git, tree)
+                has_branch = commits is None and has_ref(context.project.git, f"refs/heads/{tree.branch}")
         result = (state.result.ended_by, state.result.status) if state.result else None
         # The signals are read last: one may arrive until now.
         ended_by, status = how_it_ended(
@@ -195,6 +196,7 @@ class SessionEnd:
             commits=commits,
             iterations=self._claim.record.iteration if state.agent_started else 0,
             spent=state.listener.spent if state.listener else None,
+            has_branch=has_branch,
         )._replace(
             error=str(state.failure) if state.failure else None,
             kept="it could not be finished, see events.jsonl" if tree else None,
@@ -210,7 +212,7 @@ class SessionEnd:
         return exit_report.with_outcome(report, state.outcome) if state.outcome else report
 
     def _count_commits(self, git: Git, tree: LinkedWorktree) -> int | None:
-        """Count the commits of the session's branch; ``None`` if the branch does not exist any more."""
+        """Count the commits of the session's branch; ``None`` if it does not exist, or one is damaged."""
         branch = f"refs/heads/{tree.branch}"
         saved = self._state.outcome.saved if self._state.outcome else None
         head = saved.head if saved else None

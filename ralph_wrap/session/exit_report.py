@@ -12,7 +12,7 @@ from ralph_wrap.state.report import RemovedFiles, SavedSubmodule, SessionReport
 from ralph_wrap.worktree.remove import WorktreeOutcome
 
 _NAMED = 10  # maximum number of ignored files to name; the others are counted
-_OF_OUTCOME = {"saved_paths", "snapshots", "submodules"}  # lists that the outcome replaces
+_OF_OUTCOME = {"saved_paths", "snapshots", "submodules", "clones_removed"}  # lists that the outcome replaces
 
 
 def commits_ahead(project: Project, configured: str, report: SessionReport) -> int | None:
@@ -63,4 +63,5 @@ def with_outcome(report: SessionReport, outcome: WorktreeOutcome) -> SessionRepo
         ),
         kept=outcome.kept,
         ignored_removed=None if outcome.kept else ignored,
+        clones_removed=() if outcome.kept else saved.clones,
     )

@@ -128,6 +128,7 @@ class SessionReport(NamedTuple):
         way_out: the command after which the worktree can go, if ``ralph-wrap rm`` would refuse.
         lost: what is lost, because somebody else had deleted the worktree; ``None`` if nothing is.
         ignored_removed: ignored files removed with the worktree.
+        clones_removed: git repositories among them; nothing in these was on no remote.
         leaks: changes outside the worktree, with their times; *not known* and the reason if a look failed;
             ``None`` without a worktree.
         fallback: reason why there was no worktree.
@@ -170,6 +171,7 @@ class SessionReport(NamedTuple):
     way_out: str | None = None
     lost: str | None = None
     ignored_removed: RemovedFiles | None = None
+    clones_removed: tuple[str, ...] = ()
     leaks: tuple[str, ...] | None = None
     fallback: str | None = None
     title: str = ""
@@ -191,15 +193,17 @@ class SessionReport(NamedTuple):
         commits: int | None,
         iterations: int,
         spent: Usage | None = None,
+        has_branch: bool = False,
     ) -> SessionReport:
         """Return the report of a session that ends now.
 
         Arguments:
             ended_by: see above.
             exit_status: see above.
-            commits: number of commits on its branch; ``None`` if there is no such branch.
+            commits: number of commits on its branch; ``None`` if there is none, or git cannot count them.
             iterations: number of iterations that were started.
             spent: tokens and cost that the agent reported.
+            has_branch: the branch exists, although its commits cannot be counted: one of them is damaged.
 
         """
         return cls(
@@ -214,7 +218,7 @@ class SessionReport(NamedTuple):
             commits=commits,
             cost_usd=spent.cost if spent else None,
             tokens=spent.tokens if spent else None,
-            branch=record.branch if commits is not None else None,
+            branch=record.branch if commits is not None or has_branch else None,
             base=record.base,
             workspace=record.workspace,
             title=record.title,
@@ -365,6 +369,9 @@ def summary(report: SessionReport, log: Path, location: str = "") -> str:
     if report.ignored_removed and report.ignored_removed["files"]:
         names = ", ".join(report.ignored_removed["paths"])
         rows.append(("ignored", f"{_counted(report.ignored_removed['files'], 'file')} went with it: {names}"))
+    if report.clones_removed:
+        names = named(report.clones_removed, _NAMED)
+        rows.append(("clones", f"{names} went with it, without work of their own"))
     if report.tokens is not None:
         cost = "" if report.cost_usd is None else f", ${report.cost_usd:.2f} reported"
         rows.append(("spent", f"{_counted(report.tokens, 'token')}{cost}"))
@@ -422,7 +429,9 @@ def how_it_ended(
 
 def _commits(report: SessionReport) -> str:
     """Return what ``ps`` and ``review`` count, and the commits of this session if that is another number."""
-    commits = report.commits or 0
+    if report.commits is None:
+        return "whose commits cannot be counted"
+    commits = report.commits
     if report.ahead is None or report.ahead == commits:
         return _counted(commits, "commit")
     return f"{_counted(report.ahead, 'commit')} ahead, {commits} of this session"

@@ -41,10 +41,15 @@ def way_out(
     if nested:
         moves = [
             command("mv", "-T", path / inner, git_file.free_place(path, f".{inner.replace('/', '-')}"))
-            for inner in nested[:_MOVED]
+            for inner in _outermost(nested)[:_MOVED]
         ]
         return " && ".join([*moves, remove])
     return None
+
+
+def _outermost(paths: Sequence[str]) -> list[str]:
+    """Return the paths that are below no other one of them: these go with it."""
+    return [path for path in paths if not any(path.startswith(f"{other}/") for other in paths)]
 
 
 def remaining_ways(worktree: LinkedWorktree, root: Path, agent_id: str) -> Commands:

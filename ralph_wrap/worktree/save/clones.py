@@ -1,16 +1,23 @@
 """Find the clones in ignored directories that may go with their worktree: they hold no work of their own.
 
 A tool that installs dependencies leaves clones in ``vendor/`` or ``node_modules/``. Such a clone goes like
-any other ignored file if it can be cloned again: it is clean, and each commit that a file of its ``.git``
-names is on a branch that a remote has. The remote is on another machine, or it is a repository outside the
-worktree that has these commits, as its own branches and tags say.
+any other ignored file if it can be cloned again: it and its submodules are clean, and a remote has each
+commit that a file of its ``.git`` names.
 
-In doubt it has work of its own. Then it keeps the worktree, and the reason names it. So do other repositories
-in a worktree: a bare one, a linked worktree, a submodule, and one that git does not ignore.
+- A remote outside the worktree, on this machine, has the commits that its own branches and tags say.
+- One on another machine cannot be asked. It has the commits of the remote branches, the one that was cloned
+  (a tag has no remote branch) and those at which a shallow history ends: no other command makes them.
+
+A bare repository has no remote branches, so only a remote on this machine shows that it has nothing of its
+own, unless it has no commit at all.
+
+In doubt a repository has work of its own. Then it keeps the worktree, and the reason names it. So do a linked
+worktree, a repository elsewhere, and one that git does not ignore.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -22,25 +29,34 @@ from ralph_wrap.git import Git, decode, decode_lines, list_refs, pointer, run_gi
 from ralph_wrap.git.config_file import parse
 from ralph_wrap.git.index import list_index
 from ralph_wrap.git.object_reader import read_objects
+from ralph_wrap.git.oid import oids_in
 from ralph_wrap.git.status import Status
 from ralph_wrap.system import files
 from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.save import submodule_repositories
 from ralph_wrap.worktree.save.commits import named_commits, named_objects
 from ralph_wrap.worktree.save.index import lift_flags, status_of
 from ralph_wrap.worktree.save.trees import counted
 from ralph_wrap.worktree.save.walk import DirectoryWalk
 
+NESTED = "nested repository "
+"""The beginning of a reason why a worktree stays."""
+
 # What a clone has in its .git (gitrepository-layout(5)). Anything else may be work: an operation in progress,
-# submodules, worktrees, files of git-lfs, refs in another format.
+# worktrees, refs in another format.
 _KNOWN = re.compile(
-    r"branches|COMMIT_EDITMSG|config|description|FETCH_HEAD|gc\.log|HEAD|hooks|index|info|logs|objects"
-    r"|ORIG_HEAD|packed-refs|refs|shallow"
+    r"branches|COMMIT_EDITMSG|config|description|FETCH_HEAD|gc\.log|HEAD|hooks|index|info|lfs|logs|modules"
+    r"|objects|ORIG_HEAD|packed-refs|refs|shallow"
 )
 _FETCHED = ("FETCH_HEAD",)  # the remote has what this file names
 _REMOTES = "refs/remotes/"
-_ROW = "--format=%(objectname) %(objecttype) %(if)%(symref)%(then)%(else)plain%(end) %(refname)"
+_ROW = (
+    "--format=%(objectname) %(objecttype) %(*objectname) %(if)%(symref)%(then)%(else)plain%(end) %(refname)"
+)
 _FIRST_LINE = 4096  # bytes of a reflog: more than git writes before a message
 _CLONED = "clone: from "  # the message of git clone in a reflog
+_LARGEST_LOG = 8 << 20  # bytes read of a reflog, to see whether anybody has committed
+_NO_COMMIT = ("clone: ", "checkout: ", "pull: Fast-forward", "reset: ")  # messages in a reflog
 _PLACES = ("{}/.git", "{}", "{}.git/.git", "{}.git")  # where git looks for the repository of a path
 
 
@@ -60,8 +76,7 @@ class NestedRepositories(NamedTuple):
     def problems(self) -> list[str]:
         """One line for each repository that cannot go."""
         return [
-            f"nested repository {path} cannot be saved{f': {own}' if own else ''}"
-            for path, own in self.others.items()
+            f"{NESTED}{path} cannot be saved{f': {own}' if own else ''}" for path, own in self.others.items()
         ]
 
 
@@ -79,15 +94,30 @@ def sort_nested(
 
     """
     clones, others = list[str](), dict[str, str | None]()
+    judged = set[str]()  # submodules, together with the clone above them
     for path in sorted({*walked.repositories, *status.nested, *walked.bare_beside(status.ignored)}):
+        if path in judged:
+            continue
         own = None
-        if path in walked.repositories and walked.is_below(path, status.ignored):
+        if walked.is_below(path, status.ignored):
             own = own_work(worktree, git, index, path)
+            judged |= _submodule_paths(worktree, git, path)
             if own is None:
                 clones.append(path)
                 continue
         others[path] = own
     return NestedRepositories(tuple(clones), others)
+
+
+def _submodule_paths(worktree: LinkedWorktree, git: Git, path: str) -> set[str]:
+    """Return the directories of the submodules of a clone, below the worktree."""
+    try:
+        found = submodule_repositories.find(
+            _tree(worktree, path, worktree.path), git, worktree.path / path, []
+        )
+    except (GitError, OSError):
+        return set()
+    return {f"{path}/{submodule.path}" for submodule in found if submodule.path}
 
 
 def still_clones(
@@ -119,9 +149,31 @@ def own_work(
         directory: the present directory of the worktree, if it was moved.
 
     """
-    top = (directory or worktree.path) / path
-    git_dir = top / ".git"
-    tree = LinkedWorktree(
+    tree = _tree(worktree, path, directory or worktree.path)
+    problems = list[str]()
+    try:
+        if found := _own_work(tree, git, index, worktree.path, worktree.path / path):
+            return found
+        for submodule in submodule_repositories.find(tree, git, tree.path, problems):
+            place = worktree.path / path / submodule.path
+            if found := _own_work(submodule.tree, git, index, worktree.path, place):
+                return f"submodule {submodule.path or submodule.name}: {found}"
+    except (GitError, OSError, ValueError) as error:
+        return f"git cannot read it: {error}"
+    return next(iter(problems), None)
+
+
+def _tree(worktree: LinkedWorktree, path: str, directory: Path) -> LinkedWorktree:
+    """Return a repository in a worktree as a worktree; a bare one is its own repository.
+
+    Arguments:
+        path: of the repository, below the worktree.
+        directory: the present directory of the worktree.
+
+    """
+    top = directory / path
+    git_dir = top / ".git" if os.path.lexists(top / ".git") else top
+    return LinkedWorktree(
         path=top,
         registration=git_dir,
         common_dir=git_dir,
@@ -130,24 +182,45 @@ def own_work(
         branch_created=False,
         config=worktree.config,
     )
-    copy = index.with_name(f"{index.name}-{os.urandom(4).hex()}")
-    try:
-        if found := _unknown(git_dir) or _uncommitted(tree, tree.git(git), copy):
-            return found
-        return _unpushed(git_dir, tree.git(git), worktree.path, worktree.path / path)
-    except (GitError, OSError, ValueError) as error:
-        return f"git cannot read it: {error}"
-    finally:
-        copy.unlink(missing_ok=True)
+
+
+def _own_work(tree: LinkedWorktree, git: Git, index: Path, outside: Path, place: Path) -> str | None:
+    """Return in words what one repository has that no remote has, without its submodules.
+
+    Arguments:
+        tree: the repository as a worktree.
+        git: git at the project's repository.
+        index: a path; a copy of the repository's index is made next to it.
+        outside: where a remote must not be.
+        place: the directory where the repository was cloned; a relative URL starts there.
+
+    Raises:
+        GitError: git failed.
+        OSError: a file cannot be read.
+        ValueError: its configuration cannot be read.
+
+    """
+    git_dir, own = tree.registration, tree.git(git)
+    if found := _unknown(git_dir):
+        return found
+    if tree.path != git_dir:
+        copy = index.with_name(f"{index.name}-{os.urandom(4).hex()}")
+        try:
+            if found := _uncommitted(tree, own, copy):
+                return found
+        finally:
+            copy.unlink(missing_ok=True)
+    return _unpushed(git_dir, own, outside, place) or _own_large_files(git_dir)
 
 
 def _unknown(git_dir: Path) -> str | None:
-    """Return why a ``.git`` is not that of a plain clone."""
+    """Return why a repository is not that of a plain clone."""
     if git_dir.is_symlink() or not git_dir.is_dir():
         return "its repository is elsewhere"
     for entry in sorted(git_dir.iterdir()):
         if not _KNOWN.fullmatch(entry.name):
-            return f".git/{entry.name} is in its repository"
+            where = ".git/" if git_dir.name == ".git" else ""
+            return f"{where}{entry.name} is in its repository"
     for parent, directories, names in files.walk(git_dir):
         for name in (*directories, *names):
             if Path(parent, name).is_symlink():
@@ -176,21 +249,65 @@ def _unpushed(git_dir: Path, git: Git, outside: Path, place: Path) -> str | None
 
     """
     problems: list[str] = []
-    rows = [row.split(" ", 3) for row in decode_lines(run_git(git, "for-each-ref", _ROW).stdout)]
-    tracked = {name: oid for oid, _, is_plain, name in rows if is_plain and name.startswith(_REMOTES)}
-    pushed = _pushed(git, _remotes(git_dir, outside, place), tracked)
-    if others := [name for _, kind, _, name in rows if kind not in {"commit", "tag"}]:
+    rows = [row.split(" ", 4) for row in decode_lines(run_git(git, "for-each-ref", _ROW).stdout)]
+    tracked = {name: oid for oid, _, _, is_plain, name in rows if is_plain and name.startswith(_REMOTES)}
+    if others := [name for _, kind, _, _, name in rows if kind not in {"commit", "tag"}]:
         return f"{others[0]} in it names no commit"
     named = named_commits(git, named_objects(git_dir, git, problems, without=_FETCHED), problems)
     if problems:
         return problems[0]
     if not named:
         return None
+    remotes = _remotes(git_dir, outside, place)
+    pushed = {*_pushed(git, remotes, tracked)}
+    others_have = {*named, *(peeled for _, _, peeled, _, _ in rows if peeled)}
+    for repositories in remotes.values():
+        if repositories:
+            pushed |= others_have.intersection(*(_held(git, each, others_have) for each in repositories))
+        elif repositories is not None:
+            pushed |= others_have & _cloned(git_dir)
     stdin = "".join([*(f"{oid}\n" for oid in named), *(f"^{oid}\n" for oid in pushed)]).encode()
     commits = len(decode_lines(run_git(git, "rev-list", "--stdin", stdin=stdin).stdout))
     if commits:
         return f"{_are(commits, 'commit')} on no branch of a remote"
-    return _own_tag(git_dir, git)
+    return _own_tag(git_dir, git, _tags_of(git, remotes))
+
+
+def _cloned(git_dir: Path) -> frozenset[str]:
+    """Return commits that are certainly from a remote: what was cloned, and where a shallow history ends."""
+    found = frozenset[str]()
+    with contextlib.suppress(FileNotFoundError):
+        found |= oids_in(files.read(git_dir / "shallow", _LARGEST_LOG))
+    line, message = _first_line(git_dir)
+    if message.startswith(_CLONED) and not line[0].strip("0"):
+        found |= {*line[1:2]}
+    return found
+
+
+def _first_line(git_dir: Path) -> tuple[list[str], str]:
+    """Return the first line of the reflog of HEAD: its words, and the message; empty ones without one."""
+    try:
+        first = decode(files.read_beginning(git_dir / "logs" / "HEAD", _FIRST_LINE)).partition("\n")[0]
+    except FileNotFoundError:
+        first = ""
+    line, _, message = first.partition("\t")
+    return line.split(" "), message
+
+
+def _own_large_files(git_dir: Path) -> str | None:
+    """Return whether objects of git-lfs may be on no server: a push without its hook does not send them.
+
+    Those of a clone in which nobody has committed came from a server.
+    """
+    if not any(names for _, _, names in files.walk(git_dir / "lfs" / "objects")):
+        return None
+    try:
+        lines = decode(files.read(git_dir / "logs" / "HEAD", _LARGEST_LOG)).splitlines()
+    except FileNotFoundError:
+        lines = [""]
+    if all(line.partition("\t")[2].startswith(_NO_COMMIT) for line in lines):
+        return None
+    return "objects of git-lfs in it may be on no server"
 
 
 def _pushed(git: Git, remotes: Mapping[str, list[Path] | None], tracked: Mapping[str, str]) -> Iterator[str]:
@@ -222,13 +339,29 @@ def _held(git: Git, repository: Path, oids: Collection[str]) -> set[str]:
         oids: commits.
 
     """
-    other = git._replace(cwd=repository, git_dir=repository, common_dir=repository, work_tree=None, config=())
+    other = _at(git, repository)
     present = [oid for oid, found in read_objects(other, sorted(oids)).items() if found.kind == "commit"]
     refs = list_refs(other, "refs/heads/", "refs/tags/").values()
     if not present or not refs:
         return set()
     stdin = "".join([*(f"{oid}\n" for oid in present), *(f"^{oid}\n" for oid in refs)]).encode()
     return {*present} - {*decode_lines(run_git(other, "rev-list", "--stdin", stdin=stdin).stdout)}
+
+
+def _at(git: Git, repository: Path) -> Git:
+    return git._replace(cwd=repository, git_dir=repository, common_dir=repository, work_tree=None, config=())
+
+
+def _tags_of(git: Git, remotes: Mapping[str, list[Path] | None]) -> frozenset[str]:
+    """Return what the tags of the remotes on this machine name."""
+    here = [repositories for repositories in remotes.values() if repositories]
+    return frozenset(
+        oid
+        for repositories in here
+        for oid in set[str].intersection(
+            *({*list_refs(_at(git, each), "refs/tags/").values()} for each in repositories)
+        )
+    )
 
 
 def _remotes(git_dir: Path, outside: Path, place: Path) -> dict[str, list[Path] | None]:
@@ -278,24 +411,24 @@ def _repository(path: Path, outside: Path) -> Path | None:
     return None
 
 
-def _own_tag(git_dir: Path, git: Git) -> str | None:
+def _own_tag(git_dir: Path, git: Git, known: Collection[str]) -> str | None:
     """Return a tag with a message that is not older than the clone: nobody else may have it.
 
     If nothing says when it was cloned, that is each such tag: the first line of a reflog may have expired.
+
+    Arguments:
+        known: tags that a remote has.
+
     """
-    listed = run_git(git, "for-each-ref", "--format=%(taggerdate:unix) %(objecttype) %(refname)").stdout
-    tags = [row.split(" ", 2) for row in decode_lines(listed)]
-    tags = [row for row in tags if row[1] == "tag"]
+    row = "--format=%(taggerdate:unix) %(objecttype) %(objectname) %(refname)"
+    tags = [line.split(" ", 3) for line in decode_lines(run_git(git, "for-each-ref", row).stdout)]
+    tags = [tag for tag in tags if tag[1] == "tag" and tag[2] not in known]
     if not tags:
         return None
-    try:
-        first = decode(files.read_beginning(git_dir / "logs" / "HEAD", _FIRST_LINE)).partition("\n")[0]
-        line, _, message = first.partition("\t")
-        is_of_clone = not line.split(" ")[0].strip("0") and message.startswith(_CLONED)
-        cloned = int(line.split(" ")[-2]) if is_of_clone else 0
-    except (FileNotFoundError, IndexError, ValueError):
-        cloned = 0
-    for date, _, name in tags:
+    line, message = _first_line(git_dir)
+    is_of_clone = not line[0].strip("0") and message.startswith(_CLONED)
+    cloned = int(line[-2]) if is_of_clone and line[-2:-1] and line[-2].isdecimal() else 0
+    for date, _, _, name in tags:
         if not date.isdecimal() or int(date) >= cloned:
             return f"{name} in it may be on no remote"
     return None

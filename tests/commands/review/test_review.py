@@ -69,6 +69,8 @@ def test_a_row_tells_everything_of_a_branch(repo: Repo) -> None:
             "touches": (),
             "damage": None,
             "saved_commits": 1,
+            "kept": None,
+            "clones_removed": (),
         }
     ]
 

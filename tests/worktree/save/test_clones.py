@@ -346,6 +346,168 @@ def test_only_the_clone_with_own_work_is_named(tree: Tree, upstream: Repo) -> No
     assert tree.finish().kept == f"{KEPT}1 commit in it is on no branch of a remote"
 
 
+def _bare(tree: Tree, upstream: Repo, *options: str) -> Repo:
+    """Clone it as a bare repository."""
+    clone(tree, upstream, DEPENDENCY, *options)
+    return Repo(tree.path / DEPENDENCY)
+
+
+@pytest.mark.parametrize("option", ["--bare", "--mirror"])
+def test_a_bare_clone_of_what_its_remote_has_goes(tree: Tree, upstream: Repo, option: str) -> None:
+    """Branches, tags with and without a message: the remote on this machine says that it has them."""
+    upstream.git("tag", "light")
+    _bare(tree, upstream, option)
+    assert tree.finish().kept is None
+    assert not tree.path.exists()
+
+
+def test_an_empty_bare_repository_goes(tree: Tree) -> None:
+    """An agent has made it, and has put nothing there."""
+    tree.inside.git("init", "-q", "--bare", DEPENDENCY)
+    assert tree.finish().kept is None
+
+
+def _pushed_into(bare: Repo, _: Repo) -> str:
+    own = bare.git("commit-tree", "-m", "own", "HEAD^{tree}")
+    bare.git("update-ref", "refs/heads/own", own)
+    return "1 commit in it is on no branch of a remote"
+
+
+def _bare_with_own_tag(bare: Repo, _: Repo) -> str:
+    bare.git("tag", "-a", "-m", "why", "mine")
+    return "refs/tags/mine in it may be on no remote"
+
+
+def _bare_of_another_machine(bare: Repo, _: Repo) -> str:
+    bare.git("config", "remote.origin.url", "https://example.invalid/upstream.git")
+    return "2 commits in it are on no branch of a remote"
+
+
+def _bare_with_a_file(bare: Repo, _: Repo) -> str:
+    (bare.path / "notes.txt").write_text("n\n")
+    return "notes.txt is in its repository"
+
+
+@pytest.mark.parametrize(
+    "change", [_pushed_into, _bare_with_own_tag, _bare_of_another_machine, _bare_with_a_file]
+)
+def test_own_work_in_a_bare_repository_keeps_the_worktree(
+    tree: Tree, upstream: Repo, change: Callable[[Repo, Repo], str]
+) -> None:
+    """The reason names it, as that of a clone. In doubt nothing is deleted."""
+    reason = change(_bare(tree, upstream, "--bare"), upstream)
+    assert tree.finish().kept == KEPT + reason
+
+
+def _elsewhere(dependency: Repo) -> None:
+    """Have its remote be one that cannot be asked."""
+    dependency.git("config", "remote.origin.url", "https://example.invalid/upstream.git")
+
+
+def _off_branch_tag(upstream: Repo) -> None:
+    """Tag a commit that no branch has, as after the branch of a release was deleted."""
+    upstream.git("checkout", "-q", "-b", "release")
+    upstream.commit("release")
+    upstream.git("tag", "v2")
+    upstream.git("checkout", "-q", "other")
+    upstream.git("branch", "-q", "-D", "release")
+
+
+@pytest.mark.parametrize("options", [(), ("--depth=1",)], ids=["whole", "shallow"])
+def test_a_clone_at_a_tag_goes(tree: Tree, upstream: Repo, options: tuple[str, ...]) -> None:
+    """No remote branch has its commit, but the reflog, or the end of the history, says where it is from."""
+    _off_branch_tag(upstream)
+    tree.inside.git("clone", "-q", *options, "-b", "v2", f"file://{upstream.path}", DEPENDENCY)
+    _elsewhere(Repo(tree.path / DEPENDENCY))
+    assert tree.finish().kept is None
+
+
+def test_a_commit_on_top_of_a_tag_keeps_the_worktree(tree: Tree, upstream: Repo) -> None:
+    """As for a clone of a branch."""
+    _off_branch_tag(upstream)
+    tree.inside.git("clone", "-q", "--depth=1", "-b", "v2", f"file://{upstream.path}", DEPENDENCY)
+    Repo(tree.path / DEPENDENCY).commit("own")
+    assert tree.finish().kept == f"{KEPT}1 commit in it is on no branch of a remote"
+
+
+def test_a_tag_of_a_remote_here_is_no_own_work(tree: Tree, upstream: Repo) -> None:
+    """Also one with a message that is not older than the clone."""
+    dependency = clone(tree, upstream)
+    upstream.commit("later")
+    upstream.git("tag", "-a", "-m", "t", "v3")
+    dependency.git("fetch", "-q", "--tags")
+    assert tree.finish().kept is None
+
+
+@pytest.fixture
+def with_submodule(tree: Tree, upstream: Repo, tmp_path: Path) -> Repo:
+    """Return a clone with a submodule that was checked out."""
+    inner = make_repo(tmp_path / "inner")
+    inner.write("inner.txt", "i\n")
+    inner.commit("inner")
+    upstream.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner.path), "sub/inner")
+    upstream.commit("submodule")
+    dependency = clone(tree, upstream)
+    dependency.git("-c", "protocol.file.allow=always", "submodule", "update", "-q", "--init")
+    return dependency
+
+
+def test_a_clone_with_a_submodule_goes(tree: Tree, with_submodule: Repo) -> None:
+    """Its repository is in that of the clone, and its remote has all of it."""
+    assert (with_submodule.path / "sub/inner/inner.txt").exists()
+    assert tree.finish().kept is None
+    assert not tree.path.exists()
+
+
+def _changed_submodule(inner: Repo) -> str:
+    inner.write("inner.txt", "changed\n")
+    return "submodule sub/inner: 1 path in it is not committed"
+
+
+def _commit_in_submodule(inner: Repo) -> str:
+    inner.commit("own")
+    inner.git("reset", "-q", "--hard", "HEAD~")
+    return "submodule sub/inner: 1 commit in it is on no branch of a remote"
+
+
+def _stash_in_submodule(inner: Repo) -> str:
+    inner.write("inner.txt", "changed\n")
+    inner.git("stash", "push", "-q")
+    return "submodule sub/inner: 2 commits in it are on no branch of a remote"
+
+
+@pytest.mark.parametrize("change", [_changed_submodule, _commit_in_submodule, _stash_in_submodule])
+def test_own_work_in_a_submodule_of_a_clone_keeps_the_worktree(
+    tree: Tree, with_submodule: Repo, change: Callable[[Repo], str]
+) -> None:
+    """The clone is named once, with the submodule."""
+    reason = change(Repo(with_submodule.path / "sub/inner"))
+    assert tree.finish().kept == KEPT + reason
+
+
+@pytest.fixture
+def large(tree: Tree, upstream: Repo) -> Repo:
+    """Return a clone in which git-lfs has an object, as after its checkout."""
+    dependency = clone(tree, upstream)
+    objects = dependency.path / ".git/lfs/objects/ab/cd"
+    objects.mkdir(parents=True)
+    (objects / "abcd").write_bytes(b"large\n")
+    return dependency
+
+
+def test_a_clone_with_files_of_git_lfs_goes(tree: Tree, large: Repo) -> None:
+    """Nobody has committed in it, so its objects came from a server."""
+    large.git("checkout", "-q", "other")
+    assert tree.finish().kept is None
+
+
+def test_an_object_of_git_lfs_that_was_perhaps_made_here_keeps_the_worktree(tree: Tree, large: Repo) -> None:
+    """A push without the hook of git-lfs sends the commit alone."""
+    large.commit("own")
+    large.git("push", "-q", "origin", "HEAD:refs/heads/new")
+    assert tree.finish().kept == f"{KEPT}objects of git-lfs in it may be on no server"
+
+
 def test_a_clone_with_a_missing_object_keeps_the_worktree(tree: Tree, upstream: Repo) -> None:
     """What git cannot read may be work."""
     dependency = clone(tree, upstream)
