@@ -35,9 +35,10 @@ from ralph_wrap.git import (
 from ralph_wrap.system import files
 from ralph_wrap.system.process import RunningCommand
 from ralph_wrap.worktree.lock import repository_lock
-from ralph_wrap.worktree.ownership import SessionMark, others_naming, write_mark
+from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, others_naming, write_mark
 
 _UNLOGGED = ("-c", "core.logAllRefUpdates=false")  # the reflog begins with the work in the worktree
+_HEADS = "refs/heads/"
 _PATIENCE = 10.0  # seconds for git to create a branch, after another step of the start has failed
 _UNFIT = re.compile(r"[^\w.-]|^\.|\.(?=\.|$|lock$)")  # characters that no name of a registration has
 
@@ -63,7 +64,7 @@ class WorktreeBranch(NamedTuple):
     @property
     def ref(self) -> str:
         """Its full name."""
-        return f"refs/heads/{self.name}"
+        return f"{_HEADS}{self.name}"
 
     @contextlib.contextmanager
     def create_own(self, undo: contextlib.ExitStack) -> Iterator[str | None]:
@@ -146,12 +147,10 @@ def add(
     git: Git,
     repository: Repository,
     path: Path,
-    reason: str,
-    commit: str,
-    branch: str | None = None,
+    owner: WorktreeOwner,
+    head: str,
     *,
     existed: bool = False,
-    mark: SessionMark | None = None,
 ) -> Path:
     """Register a worktree in an empty directory, without a checkout, and return its registration.
 
@@ -161,11 +160,9 @@ def add(
         git: git in the repository.
         repository: the project's repository.
         path: the directory.
-        reason: the reason of the registration's lock, for ``git worktree list``.
-        commit: object id, for a detached HEAD.
-        branch: the branch to be on instead, without ``refs/heads/``; it exists.
+        owner: the mark of the registration, and the reason of its lock.
+        head: the full name of an existing branch, or an object id for a detached HEAD.
         existed: other processes know the branch. Only git can tell whether it is being rebased elsewhere.
-        mark: the mark of the session; ``None`` for a worktree without one.
 
     Raises:
         GitError: git refuses.
@@ -173,11 +170,10 @@ def add(
 
     """
     if existed or _needs_git(repository):
-        arguments = (path, branch) if branch else ("--detach", path, commit)
-        return _add_by_git(git, path, reason, *arguments, mark=mark)
-    registration = _make_directory(repository.common_dir, path.name, reason)
+        return _add_by_git(git, path, owner, head)
+    registration = _make_directory(repository.common_dir, path.name, owner.lock)
     try:
-        _write(registration, path, f"ref: refs/heads/{branch}" if branch else commit, mark)
+        _write(registration, path, f"ref: {head}" if head.startswith(_HEADS) else head, owner.mark)
     except BaseException:
         with contextlib.suppress(OSError):  # the rest has no file gitdir, so git ignores it
             remove_unfinished(registration)
@@ -197,14 +193,16 @@ def _needs_git(repository: Repository) -> bool:
     return not (repository.common_dir / "refs/heads").is_dir() or any(map(os.path.lexists, copied))
 
 
-def _add_by_git(git: Git, path: Path, reason: str, *arguments: str | Path, mark: SessionMark | None) -> Path:
+def _add_by_git(git: Git, path: Path, owner: WorktreeOwner, head: str) -> Path:
+    # Git takes a full name of a branch for a commit, and detaches HEAD.
+    place = (path, head.removeprefix(_HEADS)) if head.startswith(_HEADS) else ("--detach", path, head)
     config = (*ABSOLUTE_POINTERS, *_UNLOGGED)
-    run_git_again(git, "worktree", "add", "--no-checkout", "--lock", *arguments, config=config)
+    run_git_again(git, "worktree", "add", "--no-checkout", "--lock", *place, config=config)
     registration = pointer.read(path)
-    if mark is not None:
-        write_mark(registration, mark)
+    if owner.mark is not None:
+        write_mark(registration, owner.mark)
     # `worktree add --reason` is younger than --lock; the file is documented (gitrepository-layout(5)).
-    files.replace(registration / "locked", os.fsencode(f"{reason}\n"), sync=False)
+    files.replace(registration / "locked", os.fsencode(f"{owner.lock}\n"), sync=False)
     files.replace(path / ".git", pointer_to(registration, path), sync=False)
     return registration
 

@@ -31,7 +31,7 @@ from ralph_wrap.worktree.layout import SPARSE, cone
 from ralph_wrap.worktree.lock import repository_lock
 from ralph_wrap.worktree.managed.find import OURS
 from ralph_wrap.worktree.model import TEMPORARY
-from ralph_wrap.worktree.ownership import is_begun, is_locked_for, is_unfinished
+from ralph_wrap.worktree.ownership import WorktreeOwner, is_begun, is_locked_for, is_unfinished
 from ralph_wrap.worktree.recover import take_apart
 from ralph_wrap.worktree.register import add, pointers_to
 from ralph_wrap.worktree.trash import discard, discard_worktree, new_name
@@ -205,7 +205,7 @@ def _make(git: Git, repository: Repository, home: Registry, commit: str, *, whol
     try:
         with repository_lock(repository.common_dir):
             path.mkdir()
-            registration = add(git, repository, path, REASON, commit)
+            registration = add(git, repository, path, WorktreeOwner(REASON), commit)
         if not whole:
             (registration / "info").mkdir(exist_ok=True)
             files.replace(registration / "info" / "sparse-checkout", cone(()), sync=False)

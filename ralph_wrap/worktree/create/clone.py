@@ -104,8 +104,7 @@ def create_clone(
         clones = new.path.parent
         raise IsolationError(
             f"no clone could be made: {reason}",
-            hint
-            or f"user id {os.geteuid()} must be able to write to {clones}, on a disk that is not full",
+            hint or f"user id {os.geteuid()} must be able to write to {clones}, on a disk that is not full",
         ) from error
     return tree
 

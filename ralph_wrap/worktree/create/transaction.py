@@ -169,11 +169,9 @@ def _register(
         branch.git,
         branch.repository,
         new.path,
-        new.owner.lock,
-        branch.base,
-        branch.name,
+        new.owner,
+        branch.ref,
         existed=tip is not None,
-        mark=new.owner.mark,
     )
 
 

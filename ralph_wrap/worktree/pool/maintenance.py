@@ -68,7 +68,7 @@ def make(git: Git, repository: Repository, pool: Path, commit: str) -> WarmWorkt
     with repository_lock(repository.common_dir):
         path.mkdir()
         try:
-            warm = WarmWorktree(path, add(git, repository, path, REASON, commit), None)
+            warm = WarmWorktree(path, add(git, repository, path, WorktreeOwner(REASON), commit), None)
             # Before the checkout: on a full disk git could write no index, so give_up could not compare the
             # files, and the disk would stay full.
             run_git(_begun(warm, warm.git(git, repository)), "read-tree", commit)

@@ -9,7 +9,7 @@ import pytest
 
 from ralph_wrap.system import files
 from ralph_wrap.worktree.lock import repository_lock
-from ralph_wrap.worktree.ownership import MARK, SessionMark
+from ralph_wrap.worktree.ownership import MARK, SessionMark, WorktreeOwner
 from ralph_wrap.worktree.register import add
 from tests.support.directory_listing import listing
 from tests.support.git_shim import shim_git
@@ -30,7 +30,8 @@ def _add(repo: Repo, path: Path, branch: str | None = None) -> Path:
     git, repository = located(repo)
     path.mkdir(parents=True)
     with repository_lock(repository.common_dir):
-        return add(git, repository, path, "a test", repo.head, branch, existed=False)
+        head = f"refs/heads/{branch}" if branch else repo.head
+        return add(git, repository, path, WorktreeOwner("a test"), head)
 
 
 def _contents(registration: Path) -> dict[str, bytes]:
