@@ -116,6 +116,16 @@ DURABLE = (
     *("-c", "core.fsyncObjectFiles=true"),
 )
 
+# For objects whose commit or pack follows: git writes their content out, and the fsync(2) of what follows has
+# the file system write the rest. With "batch" they are in a directory tmp_objdir-bulk-fsync-* until the last
+# one is stored. A killed git leaves it with all of them, and nobody can tell whose it is: the next save could
+# neither use it nor delete it.
+WRITTEN_OUT = (
+    *("-c", "core.fsync=committed,reference"),
+    *("-c", "core.fsyncMethod=writeout-only"),
+    *("-c", "core.fsyncObjectFiles=true"),
+)
+
 _PAUSES = (0.0, 0.02, 0.1)  # seconds between attempts
 
 _SIGNAL_LOOK = 0.1  # seconds between two looks for a signal

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ralph_wrap.git.command import DURABLE, Git, decode, decode_lines, run_git
+from ralph_wrap.git.command import DURABLE, WRITTEN_OUT, Git, decode, decode_lines, run_git
 
 GITLINK = "160000"
 """The file mode of a submodule's commit."""
@@ -107,7 +107,7 @@ def write_tree(git: Git) -> str:
         GitError: the index has conflicts, or the repository lacks one of its objects.
 
     """
-    return decode_lines(run_git(git, "write-tree", config=DURABLE).stdout)[0]
+    return decode_lines(run_git(git, "write-tree", config=WRITTEN_OUT).stdout)[0]
 
 
 def may_intend_to_add(index: Path, git_dir: Path) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git.command import DURABLE, Git, decode, run_git, start_git
+from ralph_wrap.git.command import WRITTEN_OUT, Git, decode, run_git, start_git
 from ralph_wrap.git.index import GITLINK, encode_paths, submodules_in
 from ralph_wrap.system import process
 
@@ -188,7 +188,7 @@ def stage_paths(git: Git, paths: Iterable[str]) -> GitError | None:
 
 def _tried(git: Git, *arguments: str, stdin: bytes | None = None) -> GitError | None:
     try:
-        run_git(git, *arguments, config=(*STRICT, *DURABLE), stdin=stdin)
+        run_git(git, *arguments, config=(*STRICT, *WRITTEN_OUT), stdin=stdin)
     except GitError as error:
         return error
     return None
