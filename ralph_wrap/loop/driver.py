@@ -124,7 +124,8 @@ class Driver:
         state = LoopState()
         before = ""
         if (settings.max_stalls or settings.verify_each) and not self._ended_early(status):
-            before = pristine or self._context.look()
+            with self._context.interrupted_when(self._must_end):
+                before = pristine or self._context.look()
         while True:
             if ended := (
                 self._wait_for_room(status)
@@ -146,7 +147,9 @@ class Driver:
             if iteration.cut is CutReason.SIGNAL:
                 return self._signalled()
             if settings.commit_each or not isinstance(decision, EndLoop):
-                now = self._context.hand_over(number, now, not isinstance(decision, RepeatIteration)) or now
+                with self._context.interrupted_when(self._must_end):
+                    is_final = not isinstance(decision, RepeatIteration)
+                    now = self._context.hand_over(number, now, is_final) or now
             if isinstance(decision, EndLoop):
                 return LoopResult(
                     decision.ended_by, decision.status, number, iteration.question, iteration.logged_out
@@ -187,7 +190,13 @@ class Driver:
         """Look at the workspace, and outside beside it."""
         if self._settings.on_leak is OnLeak.REPORT:
             self._context.begin_to_look_outside()
-        return self._context.look()
+        with self._context.interrupted_when(self._must_end):
+            return self._context.look()
+
+    def _must_end(self) -> bool:
+        """Return whether the loop ends now: then the end of the session saves the work, not a snapshot."""
+        deadline = self._deadline
+        return self._requests.look() is not None or (deadline is not None and time.monotonic() >= deadline)
 
     def _matters(self, number: int, iteration: Iteration) -> bool:
         """Return whether it matters what the iteration has changed."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
 from ralph_wrap.state.stop_request import StopRequests
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec
 from ralph_wrap.system.process_tree import ProcessTree
+
+
+def _never(_reason: Callable[[], bool]) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 class IterationContext(NamedTuple):
@@ -38,8 +43,9 @@ class IterationContext(NamedTuple):
         start: starts a command of the agent.
         without_room: returns the directory whose full disk has kept several iterations in a row from being
             saved, once there have been too many; ``None`` otherwise, also as soon as there is room again.
-        beat: mirrors the session if that is due; called while the agent works. Returns when to call it again,
-            as :func:`time.monotonic` counts.
+        beat: mirrors the session if that is due; called while the agent works. It ends early if the argument
+            returns true. Returns when to call it again, as :func:`time.monotonic` counts.
+        interrupted_when: a context in which *look* and *hand_over* end early when a function returns true.
 
     """
 
@@ -59,7 +65,8 @@ class IterationContext(NamedTuple):
     hand_over: Callable[[int, str, bool], str]
     begin_to_look_outside: Callable[[], object]
     look_outside: Callable[[str], bool]
-    beat: Callable[[], float]
+    beat: Callable[[Callable[[], bool]], float]
     mend: Callable[[], bool] = lambda: True
     start: Callable[[ProcessSpec], ProcessGroup] = ProcessGroup
     without_room: Callable[[], Path | None] = lambda: None
+    interrupted_when: Callable[[Callable[[], bool]], AbstractContextManager[None]] = _never

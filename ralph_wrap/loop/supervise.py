@@ -6,6 +6,7 @@ next look for a request to stop.
 
 from __future__ import annotations
 
+import math
 import select
 import signal
 import time
@@ -27,6 +28,7 @@ log = get_logger()
 ASKED = {CutReason.SIGNAL, CutReason.STOP}
 """A user or a signal asked for the end; the command's own exit status and promise do not matter."""
 
+_TO_END = {StopMode.SOON, StopMode.NOW}  # requests that do not wait for the agent
 _TYPED = {128 + signal.SIGINT, 128 + signal.SIGQUIT}  # exit statuses after Ctrl-C and Ctrl-\\
 _LONGEST_POLL = 86400.0  # seconds; poll(2) takes milliseconds in an int, which overflows after 24 days
 
@@ -144,11 +146,20 @@ class AgentSupervisor:
             poll.register(descriptor, events)
         if not self._relay.is_held_up:
             self._progress.show()
-        first = min([*deadlines, self._requests.due, self._progress.due, self._context.beat()])
+        beat = self._context.beat(lambda: self._is_something_due(deadlines, group))
+        first = min([*deadlines, self._requests.due, self._progress.due, beat])
         timeout = min(max(0.0, first - time.monotonic()), _LONGEST_POLL)
         ready = {descriptor for descriptor, _ in poll.poll(timeout * 1000 + 1)}
         self._signals.drain()
         self._relay.handle(ready)
+
+    def _is_something_due(self, deadlines: Collection[float], group: ProcessGroup | None) -> bool:
+        """Return whether a look at the worktree must end: it may take seconds."""
+        return (
+            time.monotonic() >= min(deadlines, default=math.inf)
+            or self._requests.look() in _TO_END
+            or (group is not None and group.poll() is not None)
+        )
 
     def _obey(self, mode: StopMode | None, group: ProcessGroup, ending: Termination) -> None:
         if (

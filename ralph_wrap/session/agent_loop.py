@@ -138,8 +138,9 @@ class AgentLoop:
             look_outside=workspace.look_outside,
             mend=lambda: workspace.tree is None or self._context.end.mend(workspace.tree),
             start=start,
-            beat=lambda: self._checkpoint.beat(self._claim.record.iteration),
+            beat=lambda must_end: self._checkpoint.beat(self._claim.record.iteration, must_end),
             without_room=self._checkpoint.without_room,
+            interrupted_when=self._checkpoint.interruption.when,
         )
 
     def _look(self) -> str:

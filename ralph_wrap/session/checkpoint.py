@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from ralph_wrap.errors import GitError, RalphError
@@ -17,7 +18,7 @@ from ralph_wrap.session.remote.mirror import Mirror
 from ralph_wrap.session.remote.push import BranchPush
 from ralph_wrap.session.thin_snapshots import thin
 from ralph_wrap.state.project import repository_of
-from ralph_wrap.system.cancel import CancelToken
+from ralph_wrap.system.cancel import CancelToken, Interruption
 from ralph_wrap.system.disk import first_full
 from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.process_tree import ProcessTree
@@ -30,6 +31,7 @@ from ralph_wrap.worktree.thinning import superseded
 log = get_logger()
 
 _ATTEMPTS = 3  # to take a snapshot between two commits of an agent
+_SHORTEST_LIMIT = 5.0  # seconds for a look while an iteration runs, also if the beat is shorter
 _MOST_UNKEPT = 3  # iterations in a row that a full disk does not take, before the loop waits for room
 _THIN_EVERY = 10  # iterations
 _KEYS = ("push", "commit_each")  # keys of the configuration that need a worktree
@@ -57,6 +59,9 @@ class Checkpoint:
         own_files: of the session; its index is one of them.
         mirror: keeps the session on a remote; ``None`` without one.
 
+    Attributes:
+        interruption: ends a look at the worktree early: the end of the session saves the work anyway.
+
     """
 
     def __init__(
@@ -72,10 +77,11 @@ class Checkpoint:
         self._own_files = own_files
         self._state: WorktreeState | None = None  # at the last look; ``None`` if that is too long ago
         self._snapshots = None
+        self.interruption = Interruption(context.cancel)
         if tree is not None:
             self._snapshots = Snapshots(
                 tree,
-                self._git._replace(cancel=context.cancel),
+                self._git._replace(cancel=self.interruption),
                 own_files.directory,
                 agent_id=context.record.id,
                 session=context.record.session,
@@ -90,6 +96,7 @@ class Checkpoint:
         self._failure = ""  # why the last snapshot failed: a reason that stays is said once
         self._unkept = 0  # iterations in a row that could not be kept, because a disk is full
         self._cancel = context.cancel
+        self._longest_look = max(context.settings.remote_beat, _SHORTEST_LIMIT)
         self._at_beat: WorktreeState | None = None  # the state of the worktree at the last beat
         self._record = context.record
         self._commits = context.settings.commit_each
@@ -169,11 +176,15 @@ class Checkpoint:
         tree = self._tree
         return first_full((tree.common_dir, tree.registration)) if tree else None
 
-    def beat(self, number: int) -> float:
+    def beat(self, number: int, must_end: Callable[[], bool] = lambda: False) -> float:
         """Push the branch again, or mirror the session, while an iteration runs, if that is due.
+
+        A look at many files takes seconds. It ends early when something else is due, and after the time of a
+        beat. Then the remote gets the claim without new work: other machines see that the session lives.
 
         Arguments:
             number: of the iteration.
+            must_end: returns true when the loop has something else to do.
 
         Returns:
             When to call this again, as :func:`time.monotonic` counts.
@@ -189,7 +200,9 @@ class Checkpoint:
             return wakes
         if time.monotonic() >= mirror.wakes:
             if time.monotonic() >= mirror.schedule.due:
-                self._snapshot_while_running(tree, number)
+                latest = time.monotonic() + self._longest_look
+                with self.interruption.when(lambda: must_end() or time.monotonic() >= latest):
+                    self._snapshot_while_running(tree, number)
             mirror.go_on(number, self._work, self._lacking)
         return min(wakes, mirror.wakes)
 
@@ -244,7 +257,7 @@ class Checkpoint:
             assert state is not None  # there is a worktree
             kept = snapshots.take(state, number)
         except (GitError, OSError) as error:
-            if not self._cancel.requested:  # the end of the session saves the work
+            if not self.interruption.requested:  # the end of the session saves the work
                 self._log_failure(number, error)
             return ""
         self._failure, self._unkept = "", 0
@@ -279,14 +292,14 @@ class Checkpoint:
     def _snapshot_if_changed(self, tree: LinkedWorktree, number: int) -> None:
         """Keep the uncommitted work in the middle of an iteration; the agent may write meanwhile.
 
-        A signal ends this: the end of the session saves the work.
+        A signal ends this, or what else is due: the end of the iteration saves the work.
         """
         try:
             state, kept = self._take_consistent(tree, number)
             if kept is None:
                 return
             if self._mirror is not None:
-                self._mirror.submodules.look(tree, self._git._replace(cancel=self._cancel))
+                self._mirror.submodules.look(tree, self._git._replace(cancel=self.interruption))
         except (GitError, OSError) as error:  # the next beat tries again
             log.event("snapshot.failed", iteration=number, reason=str(error))
             self._lacking = f"no snapshot of iteration {number}: {error}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 
@@ -53,6 +55,34 @@ class CancelToken:
     def out_of_time(self) -> bool:
         """Whether the container's time has run out: the next start does the rest."""
         return self.terms > 1
+
+
+class Interruption(CancelToken):
+    """The token of work that a signal ends, and during a ``with`` block something else, too.
+
+    Arguments:
+        signals: the signals so far.
+
+    """
+
+    def __init__(self, signals: CancelToken) -> None:
+        super().__init__()
+        self._signals = signals
+        self._reason: Callable[[], bool] = lambda: False
+
+    @property
+    def requested(self) -> bool:
+        """Whether the work is to end."""
+        return self._signals.requested or self._reason()
+
+    @contextlib.contextmanager
+    def when(self, reason: Callable[[], bool]) -> Iterator[None]:
+        """End the work within the ``with`` block as soon as a function returns true; it is asked often."""
+        before, self._reason = self._reason, reason
+        try:
+            yield
+        finally:
+            self._reason = before
 
 
 class FirstSignal(NamedTuple):
