@@ -30,6 +30,7 @@ ANSWERS = {
     "rm": "commands.rm.RemovedSession",
     "stop": "commands.stop.StoppedSession",
     "sweep": "commands.sweep.SweptSession",
+    "tell": "commands.tell.ToldSession",
     "wait": "commands.wait.WaitedSession",
     "worktree list": "commands.worktree.status.ListedWorktree",
 }
@@ -94,6 +95,7 @@ FILES = {
     f"{RUN}/sessions/<session>/events.jsonl": "The event log: one JSON object per line.",
     f"{RUN}/sessions/<session>/index": "What the worktree had at the end of the last iteration; gone after "
     "the session, and so is the copy of the agent's index beside it, `index-staged`.",
+    f"{RUN}/sessions/<session>/messages/": "What `ralph-wrap tell` has told it, and no agent has read.",
     f"{RUN}/sessions/<session>/output.log": (
         "The agent's output, unchanged; of more than `max_output`, the beginning and the end."
     ),

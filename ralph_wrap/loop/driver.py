@@ -184,7 +184,18 @@ class Driver:
         if before and self._matters(number, iteration):
             now = self._look()
             iteration = iteration._replace(changed=now != before if now else None)
-        return self._through_gate(number, iteration, now) if gate else (iteration, now)
+        if gate:
+            iteration, now = self._through_gate(number, iteration, now)
+        return self._with_news(iteration), now
+
+    def _with_news(self, iteration: Iteration) -> Iteration:
+        """Return the iteration with whether its agent lacks a message: then its promise does not count."""
+        told = iteration._replace(told=self._context.inbox.has_news())
+        if iteration.done and not told.done:
+            log.event(
+                "message.first", "the promise does not end the loop: the agent has not read the message"
+            )
+        return told
 
     def _look(self) -> str:
         """Look at the workspace, and outside beside it."""
@@ -283,13 +294,17 @@ class Driver:
         return LoopResult("signal", 128 + (self._cancel.first or 0), self._started)
 
     def _pause(self, seconds: float, number: int) -> None:
-        """Wait before an iteration."""
+        """Wait before an iteration; a message for which the iteration must begin ends the wait."""
         begins = time.monotonic() + seconds
         end = min(begins, self._deadline) if self._deadline else begins
+
+        def look() -> float | None:
+            if self._context.inbox.is_urgent():  # a person does not want to wait
+                return None
+            return self._progress.count_down(f"iteration {number} starts", begins)
+
         try:
-            self._supervisor.pause(
-                end, lambda: self._progress.count_down(f"iteration {number} starts", begins)
-            )
+            self._supervisor.pause(end, look)
         finally:
             self._progress.say("")
 

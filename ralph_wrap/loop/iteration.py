@@ -15,7 +15,7 @@ from ralph_wrap.loop.listener import OutputListener
 from ralph_wrap.loop.login_watch import LoginWatch
 from ralph_wrap.loop.policy import Iteration
 from ralph_wrap.loop.start_error import unstarted
-from ralph_wrap.loop.supervise import AgentSupervisor, Termination
+from ralph_wrap.loop.supervise import ASKED, AgentSupervisor, Termination
 from ralph_wrap.loop.terminal import Terminal
 from ralph_wrap.system import process
 from ralph_wrap.system.log import get_logger
@@ -110,6 +110,7 @@ class IterationRunner:
                     output=self._agent.invocation.output,
                     resumed=self._conversation.session or None,
                 )
+                self._context.inbox.note_started(number)
                 iteration = self._watch(group, ending)
             if iteration.cut is not None or iteration.status > _KILLED:
                 self._terminal.restore_screen()
@@ -121,6 +122,8 @@ class IterationRunner:
         if reported.refused is None and not (reported.failed and self._conversation.session):
             self._message = ""  # the agent has read it
         self._conversation.note(reported, heard.session)
+        well = reported.refused is None and not reported.failed and reported.cut not in ASKED
+        self._context.inbox.note_ended(number, well=well)
         return reported
 
     def _prepare(self, number: int, part: bytes) -> tuple[int | None, tuple[str, ...]]:
@@ -131,8 +134,10 @@ class IterationRunner:
             content = self._message.encode("utf-8", "surrogateescape") + b"\n\n" + (content or b"")
         if part:
             content = (content or b"") + part
-        if content is not None and agent.preamble:
-            before = prompt.preamble(number, limits, self._context.environ)
+        before = prompt.preamble(number, limits, self._context.environ) if agent.preamble else b""
+        if told := self._context.inbox.take(prompt.room(agent, before + (content or b""))):
+            content = told + (content or b"")
+        if content is not None:
             content = before + content
         self._listener.expect_echo(content or b"")
         resuming = agent._replace(command=self._conversation.command())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ralph_wrap.state.stop_request import StopRequests
+from ralph_wrap.state.told import Inbox
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec
 from ralph_wrap.system.process_tree import ProcessTree
 
@@ -27,6 +28,7 @@ class IterationContext(NamedTuple):
         isolated: *cwd* is in a worktree.
         environ: the environment of the agent.
         requests: the requests to stop the session.
+        inbox: what a person tells the session.
         look: returns a text that differs between states of the workspace; empty if it is unknown.
         pristine: this text for the new workspace, if it is known.
         begin: called before each iteration with its number.
@@ -56,6 +58,7 @@ class IterationContext(NamedTuple):
     isolated: bool
     environ: Mapping[str, str]
     requests: StopRequests
+    inbox: Inbox
     look: Callable[[], str]
     pristine: str
     begin: Callable[[int], None]

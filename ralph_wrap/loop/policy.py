@@ -38,6 +38,7 @@ class CutReason(Enum):
     VERIFY_TIMEOUT = "verify-timeout"
     SIGNAL = "signal"
     STOP = "stop"
+    TELL = "tell"
 
 
 _ENDING = (
@@ -45,7 +46,7 @@ _ENDING = (
     CutReason.MAX_TOKENS,
     CutReason.MAX_COST,
 )  # limits of the loop, not of an iteration
-_OUTSIDE = (CutReason.SIGNAL, CutReason.STOP)
+_OUTSIDE = (CutReason.SIGNAL, CutReason.STOP, CutReason.TELL)
 
 
 class UsageLimitRefusal(NamedTuple):
@@ -81,6 +82,7 @@ class Iteration(NamedTuple):
         question: what it asks then.
         verified: the gate passed after it; ``None`` if the gate did not run.
         logged_out: what the agent says of its missing login; empty if it does not miss one.
+        told: a person has told something that its agent has not read (``ralph-wrap tell``).
 
     """
 
@@ -98,11 +100,12 @@ class Iteration(NamedTuple):
     question: str = ""
     verified: bool | None = None
     logged_out: str = ""
+    told: bool = False
 
     @property
     def done(self) -> bool:
-        """Whether its promise counts; without a gate every promise does."""
-        return self.promised and self.verified is not False
+        """Whether its promise counts: the gate has passed, and the agent has read all that it was told."""
+        return self.promised and self.verified is not False and not self.told
 
     @property
     def failed(self) -> bool:
@@ -172,17 +175,22 @@ def after(
 
     A limit of 0 is no limit. If a signal ended the iteration, the driver decides: it knows the signal.
     A refused iteration does not count, is no failure, and does not end a row of failures. An iteration that
-    failed for a temporary reason is a failure. It does not change the number of stalls.
+    failed for a temporary reason is a failure. It does not change the number of stalls. An iteration that a
+    message has ended counts, but not as the last one: the message is for the next.
     """
     before, state = state, _counted(state, iteration)
     if end := _ended_by(iteration, on_leak):
         return state, end
     if iteration.refused is not None:
         return _held(before, iteration.refused)
+    if iteration.cut is CutReason.TELL:
+        if limits.max_iterations and state.iterations >= limits.max_iterations:
+            return before, RepeatIteration(0.0)  # a message of a person is heard
+        return before._replace(iterations=state.iterations), NextIteration(0.0)
     for ended_by, limit, count in (
         ("max-failures", limits.max_failures, state.failures),
         ("max-iterations", limits.max_iterations, state.iterations),
-        ("max-stalls", limits.max_stalls, state.stalls),
+        ("max-stalls", 0 if iteration.told else limits.max_stalls, state.stalls),
     ):
         if limit and count >= limit:
             return state, EndLoop(ended_by, iteration.status)

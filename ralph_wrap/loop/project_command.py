@@ -108,7 +108,10 @@ class CommandRunner:
             pid=group.pid,
             command=command.text,
         )
-        ended = self._supervisor.supervise(group, ending, lambda: limits, name=name)
+        # A message cannot be for an iteration before the first one has begun.
+        ended = self._supervisor.supervise(
+            group, ending, lambda: limits, name=name, heeds_messages=iteration > 0
+        )
         self._supervisor.clear_up(ending)
         seconds = round(time.monotonic() - begun, 3)
         log.event(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from ralph_wrap.config import AgentSettings, LoopLimits, prompt_file
 from ralph_wrap.system import files
+
+_LONGEST_ARGUMENT = (128 << 10) - 1  # bytes (execve(2): MAX_ARG_STRLEN, with the NUL at its end)
 
 
 def content(agent: AgentSettings) -> bytes | None:
@@ -58,6 +61,14 @@ def preamble(number: int, limits: LoopLimits, environ: Mapping[str, str]) -> byt
         )
     text += "\n"
     return text.encode("utf-8", "surrogateescape")
+
+
+def room(agent: AgentSettings, prompt: bytes) -> int:
+    """Return how many bytes can be added to a prompt before the agent can no longer be started."""
+    if agent.invocation.prompt != "argument":
+        return sys.maxsize
+    longest = max((len(os.fsencode(word)) for word in agent.command if "{prompt}" in word), default=0)
+    return _LONGEST_ARGUMENT - longest - len(prompt)
 
 
 def hand_over(

@@ -25,7 +25,7 @@ from ralph_wrap.system.signals import SignalHandlers, suspend
 
 log = get_logger()
 
-ASKED = {CutReason.SIGNAL, CutReason.STOP}
+ASKED = {CutReason.SIGNAL, CutReason.STOP, CutReason.TELL}
 """A user or a signal asked for the end; the command's own exit status and promise do not matter."""
 
 _TO_END = {StopMode.SOON, StopMode.NOW}  # requests that do not wait for the agent
@@ -70,6 +70,7 @@ class AgentSupervisor:
         *,
         name: str = "the agent",
         terminal: Terminal | None = None,
+        heeds_messages: bool = True,
     ) -> Iteration:
         """Wait for a command's end.
 
@@ -79,6 +80,7 @@ class AgentSupervisor:
             limits: returns the time at which each limit is reached, as :func:`time.monotonic` counts.
             name: name of the command, for messages.
             terminal: the terminal that the command uses.
+            heeds_messages: an urgent message (``ralph-wrap tell --now``) ends it, too.
 
         """
         handled = 0
@@ -92,6 +94,10 @@ class AgentSupervisor:
             elif (mode := self._requests.look()) is not obeyed and mode is not StopMode.AFTER_ITERATION:
                 obeyed = mode
                 self._obey(mode, group, ending)
+            elif ending.cut is None and heeds_messages and self._context.inbox.is_urgent():
+                log.event("message.urgent", f"tell --now: {name} is asked to end for a message")
+                self._send(group, signal.SIGTERM)
+                ending.ask(CutReason.TELL, self._grace)
             elif ending.cut is None and (reached := _reached(due)):
                 log.warning("limit.reached", f"{_reason(reached)}: {name} is asked to end")
                 self._send(group, signal.SIGTERM)

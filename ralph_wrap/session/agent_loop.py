@@ -14,7 +14,9 @@ from ralph_wrap.session.ending import SessionState, run_step, try_update
 from ralph_wrap.session.own_files import OwnFiles
 from ralph_wrap.session.sandbox.start import Sandbox
 from ralph_wrap.session.workspace import Workspace
+from ralph_wrap.state import told
 from ralph_wrap.state.claim import SessionClaim
+from ralph_wrap.state.project import registries
 from ralph_wrap.state.stop_request import SessionHurry, StopRequests
 from ralph_wrap.system.files import FileLock
 from ralph_wrap.system.log import get_logger
@@ -99,6 +101,7 @@ class AgentLoop:
             restore=self._files.restore,
             signalled=lambda: self._signals.last_iteration,
         )
+        self._take_messages_over()
         context = self._iteration_context(requests, lock, start)
         driver = Driver(settings, context, relay, listener, self._signals)
         self._state.gate = driver.gate
@@ -127,6 +130,7 @@ class AgentLoop:
                 self._context, workspace, self._claim.record.port or port_of(self._context)
             ),
             requests=requests,
+            inbox=told.Inbox(self._claim.directory),
             look=self._look,
             pristine=_pristine(workspace),
             begin=self._begin,
@@ -142,6 +146,20 @@ class AgentLoop:
             without_room=self._checkpoint.without_room,
             interrupted_when=self._checkpoint.interruption.when,
         )
+
+    def _take_messages_over(self) -> None:
+        """Have the first prompt begin with what the earlier session was told, and has not read."""
+        resumes = self._context.settings.resumes
+        if not resumes:
+            return
+        homes = [home.sessions for home in registries(self._context.project)]
+        count = told.take_over(self._claim.directory, homes, self._claim.record.session, resumes)
+        if count:
+            log.event(
+                "message.taken_over",
+                f"the first prompt begins with what session {resumes} was told and has not read",
+                count=count,
+            )
 
     def _look(self) -> str:
         """Return a text that differs between states of the workspace; empty if the state is unknown."""

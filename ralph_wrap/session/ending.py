@@ -18,6 +18,7 @@ from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.notify import notification_of, notify, summary_of
 from ralph_wrap.session.thin_snapshots import thin
 from ralph_wrap.session.workspace import Workspace, recorded
+from ralph_wrap.state import told
 from ralph_wrap.state.audit.guard import SessionGuard
 from ralph_wrap.state.claim import SessionClaim
 from ralph_wrap.state.project import Project
@@ -206,6 +207,7 @@ class SessionEnd:
             taken_up=state.taken_up,
             question=(state.result.question or None) if state.result else None,
             verify=state.gate.report() if state.gate else None,
+            unread=tuple(message.text for message in told.waiting(self._claim.directory)),
         )
         if state.result and state.result.logged_out:
             report = report._replace(error=state.result.logged_out)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ralph_wrap.errors import NotFoundError
 from ralph_wrap.git import list_refs
 from ralph_wrap.git.compare import CommitCounts
-from ralph_wrap.state import ids, report, selector
+from ralph_wrap.state import ids, report, selector, told
 from ralph_wrap.state.project import CLONES, WORKTREES, Project, registries
 from ralph_wrap.state.record import FETCHED_FROM, SessionRecord, UnreadableRecord, read_record
 from ralph_wrap.state.registry import Registry
@@ -64,6 +64,8 @@ class SessionEntry(NamedTuple):
         commits: commits on *branch* since the session began; of a finished one, until its end.
         branch_gone: the session has ended, and *branch* is not here: dropped, renamed, deleted or elsewhere.
         port: the first of the ports for its servers (``RALPH_PORT``); ``None`` unless the session is live.
+        messages: how many messages wait for its next iteration (``ralph-wrap tell``), or how many it has not
+            read, if it has ended.
 
     """
 
@@ -92,6 +94,7 @@ class SessionEntry(NamedTuple):
     commits: int | None = None
     port: int | None = None
     branch_gone: bool = False
+    messages: int = 0
 
 
 class FoundSession(NamedTuple):
@@ -415,6 +418,9 @@ def _entry(
         if verdict is Verdict.LIVE and registered
         else None,
         port=found.port or None if verdict is Verdict.LIVE else None,
+        messages=told.count_unread(registered[0].sessions / found.session)
+        if verdict in {Verdict.LIVE, Verdict.FOREIGN} and registered
+        else 0,
     )
 
 
@@ -443,7 +449,11 @@ def _with_end(entry: SessionEntry, home: Registry) -> SessionEntry:
     kinds = {"ended_by": str, "exit_status": int, "saved": str, "kept": str, "question": str}
     fitting = {name: known[name] for name, kind in kinds.items() if isinstance(known.get(name), kind)}
     commits = known.get("commits")  # not from git: a project may have 20,000 sessions that have ended
-    return entry._replace(**fitting, commits=commits if isinstance(commits, int) else None)
+    return entry._replace(
+        **fitting,
+        commits=commits if isinstance(commits, int) else None,
+        messages=ended.count("unread") if ended else 0,
+    )
 
 
 def _unknown(agent_id: str, reason: str) -> SessionEntry:

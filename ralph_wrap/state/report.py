@@ -24,7 +24,7 @@ from ralph_wrap.system import files
 from ralph_wrap.system.document import DocumentFormat, convert_fields
 from ralph_wrap.system.log import one_line
 from ralph_wrap.system.long_lists import CUT, cut_lists
-from ralph_wrap.system.text import and_more, located, named, near, shortened
+from ralph_wrap.system.text import and_more, located, named, near, plain, shortened
 
 _KIND = "end"  # of what is signed here
 _FORMAT = DocumentFormat(version=1, largest=8 << 20, indent=1)  # every list in it is cut
@@ -140,6 +140,7 @@ class SessionReport(NamedTuple):
         verify: the gate: its last result (passed, failed, or not run for the work as it was at the end), its
             command, how often it ran, and iteration, exit status and seconds of its last run; ``None``
             without a gate.
+        unread: what the session was told (``ralph-wrap tell``) and its agent has not read.
         proof: a signature of the end, which a batch checks; ``None`` if there is no place for a key.
         cut: how many entries each list has that is cut here, after 1,000 entries; the whole list is in a file
             beside the report, ``saved_paths.jsonl`` for example, one JSON text a line.
@@ -180,6 +181,7 @@ class SessionReport(NamedTuple):
     taken_up: TakenUp | None = None
     question: str | None = None
     verify: dict[str, Any] | None = None
+    unread: tuple[str, ...] = ()
     proof: str | None = None
     cut: Mapping[str, int] = MappingProxyType({})
 
@@ -355,6 +357,7 @@ def summary(report: SessionReport, log: Path, location: str = "") -> str:
     if report.ended_by == NOT_LOGGED_IN and report.error:
         rows.append(("agent said", report.error))
     rows += _verified(report)
+    rows += _unread(report)
     rows += _taken_up(report)
     if report.branch:
         rows.append(("branch", f"{report.branch}, {_commits(report)}"))
@@ -480,7 +483,8 @@ def _to_land(report: SessionReport, labels: Sequence[str] = ("next", "", "")) ->
 
 def _to_go_on(report: SessionReport) -> Iterator[tuple[str, str]]:
     """Yield the command that goes on with the session, and before it the one that removes its worktree."""
-    goes_on = report.branch is not None and report.ended_by in {*_WAITING, "signal", "stop"}
+    ends_early = report.ended_by in {*_WAITING, "signal", "stop"} or bool(report.unread)
+    goes_on = report.branch is not None and ends_early
     kept = bool(report.kept and report.workspace)
     if kept:  # its branch is checked out there until then
         yield "go on" if goes_on else "remove", f"ralph-wrap rm {report.id}"
@@ -523,6 +527,12 @@ def _verified(report: SessionReport) -> Iterator[tuple[str, str]]:
     if report.verify and (result := gate_result(report.verify)):
         shown = shortened(one_line(" ".join(str(report.verify.get("command")).split())), _TITLE)
         yield "verify", f"{result}: {shown}"
+
+
+def _unread(report: SessionReport) -> Iterator[tuple[str, str]]:
+    """Yield what the session was told and has not read; ``resume`` begins with it."""
+    lines = [shortened(plain(str(text)), _TITLE) for text in report.unread]
+    yield from _named("unread", lines, report.count("unread"), " messages: see report.json")
 
 
 def _taken_up(report: SessionReport) -> Iterator[tuple[str, str]]:

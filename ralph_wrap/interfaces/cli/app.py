@@ -96,6 +96,16 @@ COMMANDS = {
         "Loops",
         "Ask sessions to end, in any container or on the host, and wait until they have ended.",
     ),
+    "tell": CommandRow(
+        "tell",
+        "Loops",
+        "Tell running sessions something, from any container or the host: the next prompt begins with it.",
+        {
+            "epilog": _examples(
+                'ralph-wrap tell a3f2 "Use the new database."', "ralph-wrap tell a3f2 --now - <TEXT"
+            )
+        },
+    ),
     "rm": CommandRow(
         "rm", "Loops", "End background sessions, save their work and remove their worktrees. Branches stay."
     ),
@@ -161,7 +171,7 @@ COMMANDS = {
     "web": CommandRow(
         "web",
         "Review",
-        "Review, merge, apply, drop, resume and stop in a browser on this machine. Prints the address.",
+        "Review, merge, apply, drop, resume, tell and stop in a browser on this machine. Prints the address.",
     ),
     "audit": CommandRow(
         "audit",

@@ -151,14 +151,16 @@ _CELLS: dict[str, Callable[[SessionEntry], object]] = {
     "STATUS": lambda entry: None if entry.exit_status is None else str(entry.exit_status),
     "SAVED": lambda entry: entry.saved,
     "WORKSPACE": lambda entry: entry.workspace,
+    "MESSAGES": lambda entry: entry.messages or None,
     "QUESTION": lambda entry: entry.question and " ".join(entry.question.split()),
     "KEPT": lambda entry: entry.kept,
     "NOTE": lambda entry: entry.note if entry.title else None,  # without a title, it stands in its place
 }
-_SELDOM = ("CPU", "MEM", "PORT", "STATUS", "SAVED", "QUESTION", "KEPT", "NOTE")
+_SELDOM = ("CPU", "MEM", "PORT", "STATUS", "SAVED", "MESSAGES", "QUESTION", "KEPT", "NOTE")
 _GIVING_WAY = (("AGENT", 8), ("TITLE", 16), ("QUESTION", 24), ("KEPT", 16), ("NOTE", 24), ("STATE", 39))
 _HIDDEN_FIRST = (
     "WORKSPACE",
+    "MESSAGES",
     "STATUS",
     "PORT",
     "AHEAD",

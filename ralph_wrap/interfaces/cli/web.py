@@ -22,7 +22,7 @@ def web(
         bool, typer.Option("--read-only", help="Show no buttons; the page can change nothing.")
     ] = False,
 ) -> None:
-    """Review, merge, apply, drop, resume and stop in a browser on this machine. Prints the address."""
+    """Review, merge, apply, drop, resume, tell and stop in a browser on this machine. Prints the address."""
     with boundary("web", json=False, project=directory):
         server.load()
         environ = become_owner(directory)

@@ -27,6 +27,7 @@ from ralph_wrap.commands import drop as dropping
 from ralph_wrap.commands import merge as merging
 from ralph_wrap.commands import rm as removing
 from ralph_wrap.commands import stop as stopping
+from ralph_wrap.commands import tell as telling
 from ralph_wrap.config import of_project, trust
 from ralph_wrap.config.authority import needed_to_land
 from ralph_wrap.errors import RalphError, RefusedError, UsageError, explained
@@ -108,6 +109,22 @@ def _stopped(context: PageContext, name: str, mode: StopMode, waits: FlashMessag
     return FlashMessage(
         "done", tuple(f"session {session.session or session.id}: {session.outcome}" for session in stopped)
     )
+
+
+async def tell(context: PageContext, form: Form) -> FlashMessage:
+    """Tell a session something; the next prompt of its agent begins with it."""
+    [name] = form.get("id", [""])[:1]
+    [text] = form.get("text", [""])[:1]
+    now = [*form.get("how", ())] == ["now"]
+    # A browser sends each end of a line as CR LF (HTML, "constructing the entry list").
+    return await run_in_threadpool(_alone, lambda: _told(context, name, text.replace("\r\n", "\n"), now=now))
+
+
+def _told(context: PageContext, name: str, text: str, *, now: bool) -> FlashMessage:
+    _, problem = telling.tell(context.project, [name], text, now=now)
+    if problem is not None:
+        raise problem
+    return FlashMessage("done", ())
 
 
 async def merge(context: PageContext, form: Form) -> FlashMessage:
@@ -361,6 +378,7 @@ async def press(name: str, context: PageContext, form: Form) -> str:
 
 BUTTONS: dict[str, Callable[[PageContext, Form], Awaitable[FlashMessage]]] = {
     "stop": stop,
+    "tell": tell,
     "merge": merge,
     "drop": drop,
     "restore": restore,

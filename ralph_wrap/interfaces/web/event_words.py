@@ -26,6 +26,7 @@ _SENTENCES = {
     "snapshot.failed": "iteration {iteration} has no snapshot: {reason}",
     "processes.ended": "processes that were left are ended: {count}",
     "reader.left": "nobody reads {stream} any more",
+    "message.not_noted": "it cannot be noted that a message was delivered: {reason}",
     "limit.not_shared": "other sessions do not know of the usage limit: {reason}",
     "work.saved": "uncommitted work is saved on {branch}: {paths}",
     "work.bundled": "the work is in the bundle {path}",

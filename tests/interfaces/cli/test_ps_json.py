@@ -62,6 +62,7 @@ def _row(agent_id: str, verdict: str, **known: object) -> dict[str, object]:
         "state": None,
         "waits_until": None,
         "branch_gone": False,
+        "messages": 0,
         "question": None,
         **known,
     }

@@ -13,10 +13,12 @@ from tests.interfaces.web.serving import Pages, compared, pages, words
 from tests.support.histories import grow
 from tests.support.repo import Repo
 from tests.support.sessions import Session, command, run
+from tests.support.told_agent import PROMPT, telling
 from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -276,3 +278,43 @@ def test_no_click_on_stop_waits_for_the_end(repo: Repo, site: Pages, script: Cal
 def test_sessions_that_are_not_there(site: Pages, button: str, name: str) -> None:
     """It is said."""
     assert site.note(site.post(button, ("id", name))).startswith("failed | ")
+
+
+def test_tell(repo: Repo, tmp_path: Path) -> None:
+    """The page of a live session has a form for it; the next prompt begins with the text."""
+    site = pages(repo.path)
+    with telling(repo, tmp_path / "agent", "-n", "3") as told:
+        told.await_prompt(1)
+        name = told.session.directory.name
+        assert f'action="{site.root}/tell"' in site.get(f"session?id={name}").text
+        fields = ("id", name), ("text", "One\r\nmore ä."), ("back", f"session?id={name}")
+        note = site.note(site.post("tell", *fields))
+        assert note == f"done | session {name}: the next prompt begins with the message"
+        told.let_go(1)
+        assert told.await_prompt(2) == f"One\nmore ä.\n\n{PROMPT}"
+        note = site.note(site.post("tell", ("id", name), ("text", "Now."), ("how", "now")))
+        assert note.endswith("its running iteration ends for it")
+        assert "Now.\n" in told.await_prompt(3)
+        told.let_go(3)
+        told.session.finish()
+    assert f'action="{site.root}/tell"' not in site.get(f"session?id={name}").text
+    note = site.note(site.post("tell", ("id", name), ("text", "Late.")))
+    assert note == (
+        f"failed | session {name} has ended"
+        f" | to go on with it: ralph-wrap resume {name.rpartition('-')[2]} -m Late."
+    )
+
+
+@pytest.mark.parametrize(("text", "reason"), [("", "is empty"), ("x" * 17_000, "17,000 bytes, and may have")])
+def test_tell_has_a_size(site: Pages, text: str, reason: str) -> None:
+    """As by the command."""
+    note = site.note(site.post("tell", ("id", "0000"), ("text", text)))
+    assert note.startswith("failed | the message ")
+    assert reason in note
+
+
+def test_nobody_else_tells(repo: Repo, site: Pages) -> None:
+    """A form of another site, or of a page that was started with --read-only, does nothing."""
+    fields = ("id", "0000"), ("text", "x")
+    assert site.post("tell", *fields, origin="http://evil.example").status == 403
+    assert pages(repo.path, read_only=True).post("tell", *fields).status == 403
