@@ -13,6 +13,7 @@ import pytest
 
 from ralph_wrap.interfaces.fleet.order import with_credential
 from tests.support.repo import make_repo
+from tests.support.sessions import PROGRAM
 from tests.support.submodules import ALLOWED
 from tests.support.wait import eventually
 
@@ -118,6 +119,29 @@ def test_a_worker_that_only_waited_has_no_work(fleet_run: FleetRun) -> None:
     gate.touch()
     ended = [worker.ended() for worker in (first, second)]
     assert [status for status, _ in ended] == [0, 0], ended
+
+
+NIGHT = f"""cat > given
+case $RALPH_ITERATION in
+1) {PROGRAM} tell $RALPH_SESSION_ID "Use the new one."; echo "<promise>COMPLETE</promise>" ;;
+2) cp given heard; printf "<promise>BLOCKED</promise>\\nThe whole of it?\\n" ;;
+esac
+"""
+
+
+def test_a_worker_verifies_hears_and_asks(fleet_run: FleetRun) -> None:
+    """As any session: the gate refuses a promise, the next prompt has its output and what was told."""
+    options = {"max_iterations": "3", "prompt": "Do it.", "verify": "echo no proof; false"}
+    fleet_run.begin(NIGHT, options=options)
+    status, printed = fleet_run.work().ended()
+    assert (status, fleet_run.state()["state"]) == (0, "stopped"), printed
+    agent_id = fleet_run.state()["id"]
+    heard = fleet_run.remote.show(f"ralph/{agent_id}-wip:heard").decode()
+    assert heard.startswith("Use the new one.\n\nDo it.")
+    assert "no proof" in heard
+    report = json.loads(fleet_run.remote.show("refs/ralph/fleet/r1/output/0:report.json"))
+    assert (report["ended_by"], report["question"]) == ("blocked", "The whole of it?")
+    assert (report["verify"]["runs"], report["unread"]) == (1, [])
 
 
 def test_a_worker_rescues_the_work_in_submodules(fleet_run: FleetRun, tmp_path: Path) -> None:
