@@ -19,6 +19,7 @@ from tests.support.needs import needs_mounts
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import PROGRAM, Result, Session, command, run
 from tests.support.terminal import Terminal
+from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -333,6 +334,34 @@ def test_a_person_is_asked_before_the_fallback(tmp_path: Path, typed: bytes, sta
         assert terminal.finish() == status
         assert terminal.words.count("[y/N]") == 1
         assert ("it works\n" in terminal.words) is (status == 0)
+
+
+@pytest.mark.parametrize(("typed", "status"), [(b"y\n", 0), (b"n\n", 125)])
+def test_a_person_who_spawns_is_asked_too(tmp_path: Path, typed: bytes, status: int, ended: None) -> None:
+    """The session has no terminal, so its caller asks; the agent works after a yes alone."""
+    del ended
+    project = tmp_path / "project"
+    project.mkdir()
+    with Terminal(PROGRAM, "spawn", "-n", "1", "--", "touch", "made", cwd=project) as terminal:
+        terminal.wait_for(f"let the agent work in {project} itself? [y/N]")
+        assert not (project / "made").exists()
+        terminal.type(typed)
+        assert terminal.finish() == status
+    if status == 0:
+        eventually((project / "made").exists, "the work of the agent")
+    assert (project / "made").exists() is (status == 0)
+
+
+def test_a_caller_that_is_gone_is_no_yes(tmp_path: Path, ended: None) -> None:
+    """The terminal was closed before the answer."""
+    del ended
+    project = tmp_path / "project"
+    project.mkdir()
+    with Terminal(PROGRAM, "spawn", "-n", "1", "--", "touch", "made", cwd=project) as terminal:
+        terminal.wait_for(f"let the agent work in {project} itself? [y/N]")
+    reports = project / ".ralph/run/sessions"
+    eventually(lambda: [*reports.glob("*/report.json")], "the end of the session")
+    assert not (project / "made").exists()
 
 
 @pytest.mark.parametrize("make", ["mkdir .gitignore", ": > rules; ln -s rules .gitignore"])

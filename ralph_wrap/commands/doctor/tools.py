@@ -51,6 +51,13 @@ _TOOLS = (
         "node --test test/*.test.js",
         r'\bnode\s(-\S+\s)*--test(\s+-\S+)*\s*["&;|]',
     ),
+    # By itself tsc leaves out names with a dot; only a pattern that begins with a dot finds them.
+    _Tool(
+        "tsc",
+        r"[tj]sconfig(\..+)?\.json",
+        'exclude: ".ralph"',
+        r'"include"\s*:\s*\[[^\]]*"([^"]*/)?\.\*',
+    ),
     # Without this setting pytest leaves out names with a dot.
     _Tool(
         "pytest",

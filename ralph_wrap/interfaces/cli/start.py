@@ -41,6 +41,11 @@ _SPENT = "agent.reported"
 _CHOSEN = "log.chosen"
 """The event by which a background session reports the user's choice; its own log is always JSON."""
 
+_ASKED = "consent.asked"
+"""The event by which a background session has its caller ask a person; one byte is the answer."""
+
+_YES, _NO = b"y", b"n"
+
 
 def sweep_first(project: Project, settings: Settings, signals: SignalHandlers | None) -> None:
     """Finish dead sessions, if there are any. A session that cannot be finished does not stop the new one."""
@@ -101,6 +106,7 @@ def start(
     *,
     background: bool = False,
     detached: bool = False,
+    answers: int | None = None,
     change: Callable[[Settings], Settings] = lambda settings: settings,
 ) -> int:
     """Run a session and return the exit status.
@@ -111,13 +117,14 @@ def start(
         flags: options as the user typed them; ``None`` for the others.
         command: the words after the options.
         background: the worktree of the session stays until ``ralph-wrap rm``.
-        detached: no terminal and no caller waits for the session.
+        detached: the session has no terminal.
+        answers: a descriptor with the answers of a person whom the caller asks for a detached session.
         change: adds to the settings what no option says.
 
     """
     messages = on_stderr(
         os.environ,
-        also=(*_BEGUN, _CHOSEN, _SPENT) if detached else (),
+        also=(*_BEGUN, _CHOSEN, _SPENT, _ASKED) if detached else (),
         log_format="json" if detached else flags.get("log_format"),
     )
     with boundary("run", json=False, messages=messages):
@@ -141,7 +148,7 @@ def start(
             project=project,
             signals=signals,
             whole_process=True,
-            agrees=lambda lines, question: _agrees(lines, question, signals),
+            agrees=lambda lines, question: _agrees(lines, question, signals, answers),
         )
         with suppress(StoppedError), session:
             session.run()
@@ -150,8 +157,11 @@ def start(
         return session.report.exit_status if session.report else RalphError.exit_code
 
 
-def _agrees(lines: Sequence[str], question: str, signals: SignalHandlers | None) -> bool:
+def _agrees(lines: Sequence[str], question: str, signals: SignalHandlers | None, answers: int | None) -> bool:
     """Ask the user, if there is a terminal to ask on; a script goes on with the warning alone."""
+    if answers is not None:
+        log.event(_ASKED, lines=lines, question=question)
+        return os.read(answers, 1) == _YES
     return not can_ask() or confirm(lines, question, signals)
 
 
@@ -177,21 +187,30 @@ def spawn(
     """
     stdin = _job_typed_in() if "-" in {flags.get("job"), os.environ.get("RALPH_WRAP_JOB")} else None
     reading, writing = os.pipe()
+    answers, answering = os.pipe() if can_ask() else (None, None)
     pid = os.fork()
     if pid == 0:
         os.close(reading)
+        if answering is not None:  # so that the end of our caller is the end of its answers
+            os.close(answering)
         be_in_background(
             stdin,
             writing,
             lambda signals: start(
-                signals, directory, flags, command, background=background, detached=True, change=change
+                *(signals, directory, flags, command),
+                background=background,
+                detached=True,
+                answers=answers,
+                change=change,
             ),
         )
     try:
         os.close(writing)
+        if answers is not None:
+            os.close(answers)
         messages = on_stderr(os.environ, log_format=flags.get("log_format"))
         with messages.in_use():
-            agent_id, begun = _relay_until_begun(reading)
+            agent_id, begun = _relay_until_begun(reading, answering)
     except KeyboardInterrupt:
         os.kill(pid, signal.SIGTERM)
         os.waitpid(pid, 0)
@@ -230,8 +249,14 @@ def be_in_background(stdin: int | None, stderr: int, run: Callable[[SignalHandle
         os._exit(status)  # the rest of the stack belongs to the parent
 
 
-def _relay_until_begun(reading: int) -> tuple[str | None, bool]:
-    """Log the events of a session again; return its id, and whether its agent started before its end."""
+def _relay_until_begun(reading: int, answering: int | None) -> tuple[str | None, bool]:
+    """Log the events of a session again; return its id, and whether its agent started before its end.
+
+    Arguments:
+        reading: a descriptor with its events.
+        answering: a descriptor for the answers to its questions; ``None`` if nobody can be asked.
+
+    """
     agent_id = None
     with os.fdopen(reading, "rb") as lines:
         for line in lines:
@@ -239,6 +264,9 @@ def _relay_until_begun(reading: int) -> tuple[str | None, bool]:
                 event = json.loads(line)
                 if event["event"] == _CHOSEN:
                     current().as_json = event["format"] == LogFormat.JSON.value
+                    continue
+                if event["event"] == _ASKED and answering is not None:
+                    os.write(answering, _YES if confirm(event["lines"], event["question"], None) else _NO)
                     continue
                 if event["event"] in _BEGUN[:2] and agent_id:
                     return agent_id, True

@@ -36,6 +36,17 @@ NODE = '{"scripts": {"test": "node --test%s"}}'
         ("pytest.ini", "[pytest]\nnorecursedirs = build\n", "[pytest]\nnorecursedirs = build .ralph\n"),
         ("pytest.ini", None, "[pytest]\naddopts = -q\n"),
         ("tsconfig.json", None, "{}"),
+        ("tsconfig.json", None, '{"include": ["src/**/*", "./*.ts", ".storybook"]}'),
+        (
+            "tsconfig.json",
+            '{"include": ["src", ".*/**/*"]}',
+            '{"include": [".*/**/*"], "exclude": [".ralph"]}',
+        ),
+        (
+            "tsconfig.build.json",
+            '{"include": ["**/.*/*"]}',
+            '{"include": ["**/.*/*"], "exclude": [".ralph"]}',
+        ),
         (".eslintrc.json", None, "{}"),
     ],
 )
