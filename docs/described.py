@@ -103,6 +103,7 @@ FILES = {
     f"{RUN}/sessions/<session>/report.json": "How the session ended; see [JSON](json.md#reportjson).",
     f"{RUN}/sessions/<session>/saved_paths.jsonl": "All saved paths, if there are too many for the report; "
     "so for each list in it.",
+    f"{RUN}/sessions/<session>/gate.json": "The last run of its gate.",
     f"{RUN}/sessions/<session>/start.json": "What `resume` needs to start it again.",
     f"{RUN}/sessions/<session>/stop": "A request of `ralph-wrap stop`.",
     f"{RUN}/batches/": "What `batch` remembers of the tasks of each file, and its locks.",

@@ -18,8 +18,10 @@ from ralph_wrap.git import Git, Repository, existing_commits
 from ralph_wrap.git.compare import facts_of
 from ralph_wrap.state import check_results
 from ralph_wrap.state.check_results import CheckResult
-from ralph_wrap.state.project import Project, objects_of, repository_of
+from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.project import Project, objects_of, registries, repository_of
 from ralph_wrap.state.report import gate_result
+from ralph_wrap.state.session_files import waits_for_room, waits_until
 from ralph_wrap.system.log import lines_of
 from ralph_wrap.system.text import named, some
 from ralph_wrap.worktree.save.clones import NESTED
@@ -69,6 +71,8 @@ class ReviewRow(NamedTuple):
             there is a gate, tests: what the gate runs, the agent may have changed so that it passes.
         damage: why it is not compared: an object of it is damaged, missing, or holds something else than its
             name says.
+        waits_until: the end of the usage limit for which its session waits: UTC, ISO 8601.
+        waits_for_room: its session waits, because a disk is full.
         saved_commits: the number of commits below its saved work that it lacks: its agent made them on a
             detached HEAD.
         kept: the reason why the worktree of its session is still there; ``None`` if it is not.
@@ -108,6 +112,8 @@ class ReviewRow(NamedTuple):
     saved_commits: int = 0
     kept: str | None = None
     clones_removed: tuple[str, ...] = ()
+    waits_until: str | None = None
+    waits_for_room: bool = False
 
 
 class Review(NamedTuple):
@@ -176,11 +182,23 @@ def look(project: Project) -> Review:
         )._replace(
             saved_open=branch.name in saved_open,
             saved_commits=detached[branch.name].number if branch.name in detached else 0,
+            **_waits(project, branch),
         )
         for branch in all_branches
     ]
     rows.sort(key=lambda row: row.ended or row.committed or "", reverse=True)
     return Review(rows, main, (*notes, *comparison_notes, *_gitlinks(rows), *_repositories(rows)))
+
+
+def _waits(project: Project, branch: Branch) -> dict[str, Any]:
+    """Return the fields that say for what the live session of a branch waits."""
+    session = (branch.record or {}).get("session")
+    if branch.verdict != Verdict.LIVE.value or not isinstance(session, str):
+        return {}
+    now = datetime.now(UTC)
+    directories = [registry.sessions / session for registry in registries(project)]
+    until = next(filter(None, (waits_until(directory, now) for directory in directories)), None)
+    return {"waits_until": until, "waits_for_room": any(map(waits_for_room, directories))}
 
 
 def _gitlinks(rows: Sequence[ReviewRow]) -> list[str]:

@@ -256,7 +256,10 @@ COMMAND = ValueKind("command", _command, "COMMAND")
 COMMANDS = ValueKind("commands", _command, "COMMAND")
 """One command, or in the file a list of commands, each of which has to succeed; see :func:`all_of`."""
 BRANCH = ValueKind("branch", _branch, "BRANCH")
-NOTIFIED = ("done", "blocked", "stuck", "failed", "limit", "leak", "interrupted", "recovered")
+NOTIFIED = (
+    *("done", "blocked", "stuck", "failed", "limit", "leak", "interrupted", "recovered"),
+    *("usage-limit", "disk-full"),
+)
 """The events of which a person can be told."""
 
 EVENTS = ValueKind("events", _events, "EVENT", several=True)

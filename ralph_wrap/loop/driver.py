@@ -30,7 +30,7 @@ from ralph_wrap.loop.setup import set_up
 from ralph_wrap.loop.supervise import ASKED, AgentSupervisor
 from ralph_wrap.loop.terminal import find_terminal
 from ralph_wrap.loop.usage_limit import AgentAccount
-from ralph_wrap.loop.usage_limit_wait import UsageLimitWait
+from ralph_wrap.loop.usage_limit_wait import UsageLimitWait, clock
 from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.output_relay import OutputRelay
 from ralph_wrap.system.signals import SignalHandlers
@@ -224,7 +224,7 @@ class Driver:
         if gate is None:
             return iteration, now
         if iteration.refused is None and not iteration.failed:
-            gate.part = b""  # the agent has read it
+            gate.note_reading()
         if not needs_gate(self._settings, iteration):
             if iteration.changed is not False and iteration.refused is None:
                 gate.note_change()
@@ -255,13 +255,20 @@ class Driver:
             if self._cancel.requested or self._requests.look():
                 return self._ended_early(status)
             if abs(until - announced) > 1:  # by the clock of this boot, it differs a little each time
-                announced = until
                 self._usage_limit_wait.announce(until, number)
+                if not announced:
+                    self._context.notify(
+                        "usage-limit",
+                        f"the usage limit is reached: iteration {number} waits until {clock(until)}",
+                    )
+                announced = until
             self._usage_limit_wait.wait(until, self._deadline)
             self._context.look_outside(f"before iteration {number}")
             if self._deadline and time.monotonic() >= self._deadline:
                 log.warning("limit.reached", "max-time reached while the usage limit holds")
                 return LoopResult("usage-limit", status or (0 if state.iterations else FAILED), self._started)
+        if announced:
+            self._context.notify("usage-limit", f"the usage limit is over: iteration {number} begins")
         return None
 
     def _wait_for_room(self, status: int) -> LoopResult | None:
@@ -271,22 +278,24 @@ class Driver:
         """
         if (full := self._context.without_room()) is None:
             return None
-        log.warning(
-            "loop.paused",
-            f"the disk of {full} is full, and the last iterations could not be kept: the loop waits for room",
-            f"to see what is full: {command('df', '-h', full)}",
-            path=str(full),
+        waits = (
+            f"the disk of {full} is full, and the last iterations could not be kept: the loop waits for room"
         )
+        log.warning("loop.paused", waits, f"to see what is full: {command('df', '-h', full)}", path=str(full))
         self._progress.say("ralph-wrap: the disk is full: waiting for room")
         try:
-            while self._context.without_room() is not None:
-                if ended := self._ended_early(status):
-                    return ended
-                wakes = time.monotonic() + _LOOK_FOR_ROOM
-                self._supervisor.pause(min(wakes, self._deadline or wakes))
+            with self._context.waiting_for_room():
+                self._context.notify("disk-full", waits)
+                while self._context.without_room() is not None:
+                    if ended := self._ended_early(status):
+                        return ended
+                    wakes = time.monotonic() + _LOOK_FOR_ROOM
+                    self._supervisor.pause(min(wakes, self._deadline or wakes))
         finally:
             self._progress.say("")
-        log.event("loop.went_on", "there is room on the disk again: the loop goes on")
+        goes_on = "there is room on the disk again: the loop goes on"
+        log.event("loop.went_on", goes_on)
+        self._context.notify("disk-full", goes_on)
         self._context.hand_over(self._started, "", True)
         return None
 

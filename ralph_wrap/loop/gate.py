@@ -15,6 +15,7 @@ from ralph_wrap.errors import AgentError
 from ralph_wrap.loop.iteration_context import IterationContext
 from ralph_wrap.loop.policy import CutReason, Iteration
 from ralph_wrap.loop.project_command import CommandEnd, CommandRunner, ProjectCommand
+from ralph_wrap.state.gate_memory import RememberedGate
 from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.output_relay import OutputRelay
 from ralph_wrap.system.text import readable
@@ -103,8 +104,12 @@ class Gate:
         self._relay = relay
         self._environ = environ
         self._runs = 0
+        self._memory: RememberedGate | None = None
         self.part = b""
         self.last: GateResult | None = None
+        earlier = context.earlier_gate
+        if earlier is not None and earlier.is_unread and earlier.command == self._command.text:
+            self.part = _prompt_part(earlier, "At the end of the session before this one")
 
     @property
     def summary(self) -> str:
@@ -127,13 +132,33 @@ class Gate:
             ended = self._run(number)
         self.last = last = GateResult(number, ended.status, ended.cut, ended.seconds)
         self._log_result(last, promised=iteration.promised)
-        if last.word == "failed":
-            self.part = _prompt_part(self._command.text, last.outcome, output.text())
+        has_failed = last.word == "failed"
+        self._memory = RememberedGate(
+            number,
+            self._runs,
+            last.word,
+            self._command.text,
+            last.status,
+            last.seconds,
+            last.outcome,
+            output.text() if has_failed else "",
+            is_unread=has_failed,
+        )
+        self._context.remember_gate(self._memory)
+        if has_failed:
+            self.part = _prompt_part(self._memory, "After the last iteration")
             return iteration._replace(verified=False)
         self.part = b""
         if last.passed:
             return iteration._replace(verified=True)
         return iteration._replace(verified=False, cut=last.cut)
+
+    def note_reading(self) -> None:
+        """Note that an agent has read the output of the last run."""
+        self.part = b""
+        if self._memory is not None and self._memory.is_unread:
+            self._memory = self._memory._replace(output="", is_unread=False)
+            self._context.remember_gate(self._memory)
 
     def note_change(self) -> None:
         """Note that the work may have changed since the last run."""
@@ -212,13 +237,13 @@ def excerpt(output: bytes) -> str:
     return f"{first}\n[… {missing:,} bytes are left out here …]\n{last}"
 
 
-def _prompt_part(command: str, outcome: str, output: str) -> bytes:
-    indented = "\n".join(f"    {line}" for line in command.strip().splitlines())
+def _prompt_part(gate: RememberedGate, when: str) -> bytes:
+    indented = "\n".join(f"    {line}" for line in gate.command.strip().splitlines())
     return (
         f"\n\n{_BEGIN}\n"
         "The task is done only when this command, run in this workspace, ends with status 0:\n\n"
         f"{indented}\n\n"
-        f"After the last iteration it {outcome}. The end of its output:\n\n"
-        f"{output or '(it printed nothing)'}\n"
+        f"{when} it {gate.outcome}. The end of its output:\n\n"
+        f"{gate.output or '(it printed nothing)'}\n"
         f"{_END}\n"
     ).encode("utf-8", "surrogateescape")

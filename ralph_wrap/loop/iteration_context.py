@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
+from ralph_wrap.state.gate_memory import RememberedGate
 from ralph_wrap.state.stop_request import StopRequests
 from ralph_wrap.state.told import Inbox
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec
@@ -45,6 +46,11 @@ class IterationContext(NamedTuple):
         start: starts a command of the agent.
         without_room: returns the directory whose full disk has kept several iterations in a row from being
             saved, once there have been too many; ``None`` otherwise, also as soon as there is room again.
+        waiting_for_room: shows other processes, while it is entered, that the loop waits for room.
+        notify: tells a person of an event, if one wants to hear it; the arguments are the event and a
+            sentence without the title of the session.
+        remember_gate: keeps the last run of the gate for a sweep, and for the next session.
+        earlier_gate: the last run in the session that this one goes on from.
         beat: mirrors the session if that is due; called while the agent works. It ends early if the argument
             returns true. Returns when to call it again, as :func:`time.monotonic` counts.
         interrupted_when: a context in which *look* and *hand_over* end early when a function returns true.
@@ -73,3 +79,7 @@ class IterationContext(NamedTuple):
     start: Callable[[ProcessSpec], ProcessGroup] = ProcessGroup
     without_room: Callable[[], Path | None] = lambda: None
     interrupted_when: Callable[[Callable[[], bool]], AbstractContextManager[None]] = _never
+    waiting_for_room: Callable[[], AbstractContextManager[None]] = nullcontext
+    notify: Callable[[str, str], object] = lambda _event, _words: None
+    remember_gate: Callable[[RememberedGate], object] = lambda _gate: None
+    earlier_gate: RememberedGate | None = None

@@ -6,17 +6,21 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
+from ralph_wrap.config import OnLeak
 from ralph_wrap.loop import Driver, IterationContext, LoopResult, OutputListener
 from ralph_wrap.session.agent_environment import agent_environment, port_of
 from ralph_wrap.session.checkpoint import Checkpoint
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.ending import SessionState, run_step, try_update
+from ralph_wrap.session.notify import LEAKED, notification_while, notify
 from ralph_wrap.session.own_files import OwnFiles
 from ralph_wrap.session.sandbox.start import Sandbox
 from ralph_wrap.session.workspace import Workspace
-from ralph_wrap.state import told
+from ralph_wrap.state import gate_memory, told
 from ralph_wrap.state.claim import SessionClaim
+from ralph_wrap.state.gate_memory import RememberedGate
 from ralph_wrap.state.project import registries
+from ralph_wrap.state.session_files import waiting_for_room
 from ralph_wrap.state.stop_request import SessionHurry, StopRequests
 from ralph_wrap.system.files import FileLock
 from ralph_wrap.system.log import get_logger
@@ -139,12 +143,16 @@ class AgentLoop:
             process_tree=self._process_tree,
             hand_over=self._checkpoint.after,
             begin_to_look_outside=workspace.begin_to_look_outside,
-            look_outside=workspace.look_outside,
+            look_outside=self._look_outside,
             mend=lambda: workspace.tree is None or self._context.end.mend(workspace.tree),
             start=start,
             beat=lambda must_end: self._checkpoint.beat(self._claim.record.iteration, must_end),
             without_room=self._checkpoint.without_room,
             interrupted_when=self._checkpoint.interruption.when,
+            waiting_for_room=lambda: waiting_for_room(self._claim.directory),
+            notify=self._notify,
+            remember_gate=self._remember_gate,
+            earlier_gate=self._earlier_gate(),
         )
 
     def _take_messages_over(self) -> None:
@@ -167,6 +175,29 @@ class AgentLoop:
             return self._checkpoint.look()
         # The project is the user's: no object of ours comes into its repository.
         return fingerprints.fingerprint(self._workspace.git(self._context.project), self._workspace.path)
+
+    def _look_outside(self, when: str) -> bool:
+        """Look outside; a person is told of the first change, unless it ends the session."""
+        found = self._workspace.look_outside(when)
+        if found and not self._state.leak_told and self._context.settings.on_leak is OnLeak.REPORT:
+            self._state.leak_told = True
+            self._notify("leak", LEAKED)
+        return found
+
+    def _notify(self, event: str, words: str) -> None:
+        told = notification_while(self._claim.record, event, words)
+        notify(self._context.settings, self._context.project, told, lambda: self._signals.cancel.requested)
+
+    def _remember_gate(self, gate: RememberedGate) -> None:
+        try:
+            gate_memory.write(gate, self._claim.directory, self._context.project)
+        except OSError as error:  # a full disk must not end the loop
+            log.event("gate.not_written", reason=str(error))
+
+    def _earlier_gate(self) -> RememberedGate | None:
+        if not (earlier := self._context.settings.resumes):
+            return None
+        return gate_memory.read(self._claim.registry.sessions / earlier, self._context.project)
 
     def _begin(self, number: int) -> None:
         self._files.restore()

@@ -15,7 +15,13 @@ from ralph_wrap.loop import Gate, LoopResult, OutputListener
 from ralph_wrap.session import exit_report
 from ralph_wrap.session.clone_end import CloneEnd
 from ralph_wrap.session.context import SessionContext
-from ralph_wrap.session.notify import notification_of, notify, summary_of
+from ralph_wrap.session.notify import (
+    LEAKED,
+    notification_of,
+    notification_while,
+    notify,
+    summary_of,
+)
 from ralph_wrap.session.thin_snapshots import thin
 from ralph_wrap.session.workspace import Workspace, recorded
 from ralph_wrap.state import told
@@ -55,6 +61,7 @@ class SessionState:
         stuck: the work of a clone is still in its replica; the next sweep brings it out.
         guard: looks at the repository.
         taken_up: what came back from a snapshot of another machine.
+        leak_told: a person was told that something has changed outside the worktree.
 
     """
 
@@ -73,6 +80,7 @@ class SessionState:
         self.stuck = False
         self.guard: SessionGuard | None = None
         self.taken_up: TakenUp | None = None
+        self.leak_told = False
 
     def cost(self) -> float | None:
         """Return the cost that the agent has reported, in US dollars; ``None`` if it reported none."""
@@ -250,8 +258,14 @@ class SessionEnd:
 
     def notify(self) -> None:
         """Tell a person of the end; the work is saved, and the record released."""
-        if self._state.report is not None:
-            notify(self._settings, self._project, notification_of(self._state.report), self._cancel)
+        if (report := self._state.report) is None:
+            return
+        told = [notification_of(report)]
+        monitor = self._state.workspace.leak_monitor if self._state.workspace else None
+        if monitor and monitor.has_found and not self._state.leak_told and report.ended_by != "leak":
+            told.insert(0, notification_while(self._claim.record, "leak", LEAKED))
+        for one in told:
+            notify(self._settings, self._project, one, lambda: self._cancel.out_of_time)
 
     def _give_readers_time(self, relay: OutputRelay) -> None:
         if lost := relay.flush(_READER_PATIENCE, cancel=self._cancel):

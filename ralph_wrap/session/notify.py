@@ -1,13 +1,13 @@
-"""Tell a person that a session, or a batch, has ended: by the project's ``notify`` command.
+"""Tell a person of the end of a session or a batch, and of what happens before: by the ``notify`` command.
 
 It gets the report on standard input and a sentence in its environment. It has ten seconds. Whatever it does,
-the session ends as it would have ended.
+the session goes on, or ends, as it would have done.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -15,10 +15,11 @@ from ralph_wrap.config import NotifySettings
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import environment_without_repository
 from ralph_wrap.state.project import Project
+from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.state.report import BLOCKED, NOT_LOGGED_IN, SessionReport
 from ralph_wrap.state.wording import ending_in_words
 from ralph_wrap.system import files
-from ralph_wrap.system.cancel import NEVER, CancelToken
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.log import get_logger, one_line
 from ralph_wrap.system.shell_command import ShellCommand, run_shell
 from ralph_wrap.system.text import readable, shortened
@@ -30,6 +31,10 @@ _GRACE = 1.0  # seconds between TERM and KILL
 _TITLE = 60  # columns
 _QUESTION = 300  # columns
 _SHOWN = 4096  # bytes of the command's output that are logged
+
+
+LEAKED = "something has changed outside the worktree"
+"""What a person is told of the first change outside."""
 
 
 class Notification(NamedTuple):
@@ -68,9 +73,9 @@ def event_of(ended_by: str) -> str:
     return _EVENTS.get(ended_by, "failed")
 
 
-def title_of(report: SessionReport) -> str:
+def title_of(session: SessionReport | SessionRecord) -> str:
     """Return what people call a session, in one line."""
-    return shortened(one_line(report.title or report.agent), _TITLE)
+    return shortened(one_line(session.title or session.agent), _TITLE)
 
 
 def summary_of(report: SessionReport) -> str:
@@ -99,19 +104,35 @@ def notification_of(report: SessionReport) -> Notification:
     )
 
 
+def notification_while(record: SessionRecord, event: str, words: str) -> Notification:
+    """Return what a person is told while a session runs; there is no report yet, so its record is the input.
+
+    Arguments:
+        event: one of ``config.parsers.NOTIFIED``.
+        words: a sentence without the title.
+
+    """
+    title = title_of(record)
+    names = {"RALPH_AGENT_ID": record.id, "RALPH_BRANCH": record.branch or ""}
+    return Notification(event, title, f"{title}: {words}", record.to_json(), names)
+
+
 def notify(
-    settings: NotifySettings, project: Project, told: Notification, cancel: CancelToken = NEVER
+    settings: NotifySettings,
+    project: Project,
+    told: Notification,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run the command of the project, if it wants to hear of this event.
 
     Arguments:
-        cancel: after a second SIGTERM there is no time for it.
+        is_over: there is no time for it; it is ended.
 
     """
     event = told.event
     if not settings.notify or (settings.notify_on and event not in settings.notify_on):
         return
-    if cancel.out_of_time:
+    if is_over():
         log.event("notify.skipped", reason="there was no time", notified=event)
         return
     output = files.anonymous_file()
@@ -126,7 +147,7 @@ def notify(
             output=output,
             grace=_GRACE,
         )
-        status = run_shell(command, lambda: cancel.out_of_time, NEVER)
+        status = run_shell(command, is_over, NEVER)
         said = " ".join(readable(os.pread(output, _SHOWN, 0).decode("utf-8", "replace")).split())
     except (OSError, GitError) as error:
         log.warning("notify.failed", f"notify cannot be run: {error}", notified=event)

@@ -18,7 +18,7 @@ from ralph_wrap.session.clone_end import DeadClone
 from ralph_wrap.session.exit_report import with_outcome
 from ralph_wrap.session.preflight import committer
 from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
-from ralph_wrap.state import report, told
+from ralph_wrap.state import gate_memory, report, told
 from ralph_wrap.state.how_ended import KILLED
 from ralph_wrap.state.project import WORKTREES, Project, with_replica
 from ralph_wrap.state.registry import Registry, SessionRecord
@@ -212,9 +212,10 @@ class SessionRecovery:
         if record.branch and record.base and self._clone is None:
             with contextlib.suppress(RalphError, OSError):
                 commits = self._count(record.base, f"refs/heads/{record.branch}", outcome)
+        gate = gate_memory.read(self.directory, self._project)
         own = earlier or report.SessionReport.of(
             record, ended_by="killed", exit_status=KILLED, commits=commits, iterations=record.iteration
-        )
+        )._replace(verify=gate.after(record.iteration) if gate else None)
         own = with_outcome(own, outcome) if outcome else own._replace(kept=None)
         own = own._replace(unread=tuple(message.text for message in told.waiting(self.directory)))
         own.write(path)

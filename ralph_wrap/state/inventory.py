@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from ralph_wrap.state.project import CLONES, WORKTREES, Project, registries
 from ralph_wrap.state.record import FETCHED_FROM, SessionRecord, UnreadableRecord, read_record
 from ralph_wrap.state.registry import Registry
 from ralph_wrap.state.selector import Candidate
-from ralph_wrap.state.session_files import waits_until
+from ralph_wrap.state.session_files import waits_for_room, waits_until
 from ralph_wrap.system import liveness, process_table
 from ralph_wrap.system.liveness import Liveness, ProcessIdentity, SessionNames
 
@@ -61,6 +61,7 @@ class SessionEntry(NamedTuple):
         title: what people call the session; empty if that is not known.
         state: the state in its record: starting, running, ending or finished.
         waits_until: the end of the usage limit for which it waits: UTC, ISO 8601; ``None`` if it does not.
+        waits_for_room: it waits, because a disk is full.
         commits: commits on *branch* since the session began; of a finished one, until its end.
         branch_gone: the session has ended, and *branch* is not here: dropped, renamed, deleted or elsewhere.
         port: the first of the ports for its servers (``RALPH_PORT``); ``None`` unless the session is live.
@@ -91,6 +92,7 @@ class SessionEntry(NamedTuple):
     title: str = ""
     state: str | None = None
     waits_until: str | None = None
+    waits_for_room: bool = False
     commits: int | None = None
     port: int | None = None
     branch_gone: bool = False
@@ -129,6 +131,22 @@ class FoundSession(NamedTuple):
     def directory(self) -> Path | None:
         """The session's own directory; ``None`` if that is not known."""
         return self.home.sessions / self.record.session if self.record else None
+
+    @property
+    def port(self) -> int | None:
+        """The first of the ports for its servers; ``None`` unless the session is live."""
+        return self.record.port or None if self.record and self.verdict is Verdict.LIVE else None
+
+    @property
+    def waits_until(self) -> str | None:
+        """The end of the usage limit for which it waits: UTC, ISO 8601; ``None`` if it does not."""
+        is_live = self.verdict is Verdict.LIVE and self.directory
+        return waits_until(self.directory, datetime.now(UTC)) if is_live and self.directory else None
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether it waits, because a disk is full."""
+        return bool(self.verdict is Verdict.LIVE and self.directory and waits_for_room(self.directory))
 
     def again(self) -> FoundSession:
         """Return it with the verdict of now; *finished* once its record has left and its lock is free."""
@@ -403,6 +421,7 @@ def _entry(
             verdict = verdict_on(found, *registered)
         except OSError as error:
             return _unknown(found.id, f"its lock cannot be read: {error.strerror}")
+    live = registered[0].sessions / found.session if verdict is Verdict.LIVE and registered else None
     return SessionEntry(
         id=found.id,
         session=found.session,
@@ -414,9 +433,8 @@ def _entry(
         workspace=None if found.worktree_name in taken else _workspace(found, project),
         title=found.title,
         state=found.state,
-        waits_until=waits_until(registered[0].sessions / found.session, now)
-        if verdict is Verdict.LIVE and registered
-        else None,
+        waits_until=waits_until(live, now) if live else None,
+        waits_for_room=live is not None and waits_for_room(live),
         port=found.port or None if verdict is Verdict.LIVE else None,
         messages=told.count_unread(registered[0].sessions / found.session)
         if verdict in {Verdict.LIVE, Verdict.FOREIGN} and registered

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ralph_wrap.system import files
 from ralph_wrap.system.document import from_json
 
+EVENTS = "events.jsonl"
+"""The name of the event log in a session's directory."""
+
 _LAST_EVENT = 1 << 13  # bytes
+_ATTEMPTS, _PAUSE = 20, 0.01  # seconds: a look at the lock holds it for a moment
 
 
 def last_events(directory: Path, most: int) -> list[dict[str, Any]]:
@@ -22,7 +29,7 @@ def last_events(directory: Path, most: int) -> list[dict[str, Any]]:
         most: maximum number of bytes to read.
 
     """
-    return list(parsed(end_of(directory / "events.jsonl", most)))
+    return list(parsed(end_of(directory / EVENTS, most)))
 
 
 def waits_until(directory: Path, now: datetime) -> str | None:
@@ -41,6 +48,42 @@ def waits_until(directory: Path, now: datetime) -> str | None:
     except (ValueError, OverflowError, OSError):  # an agent may have changed the file
         return None
     return moment.isoformat(timespec="seconds") if moment > now else None
+
+
+@contextmanager
+def waiting_for_room(directory: Path) -> Iterator[None]:
+    """Show other processes that a session waits for room on a full disk: nothing can be written there.
+
+    So it is a lock on the event log, which exists. It ends with the process.
+
+    Arguments:
+        directory: the session's directory.
+
+    """
+    lock = None
+    with suppress(OSError):
+        for _ in range(_ATTEMPTS):
+            if (lock := files.try_lock(directory / EVENTS)) is not None:
+                break
+            time.sleep(_PAUSE)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def waits_for_room(directory: Path) -> bool:
+    """Return whether a live session waits for room on a full disk.
+
+    Arguments:
+        directory: the session's directory.
+
+    """
+    try:
+        return files.is_locked(directory / EVENTS)
+    except OSError:
+        return False
 
 
 def parsed(content: bytes) -> Iterator[dict[str, Any]]:

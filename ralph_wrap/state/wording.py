@@ -28,7 +28,11 @@ _ENDED = {
 
 
 def state_of(
-    verdict: str | None, ended_by: str | None = None, phase: str | None = None, waits_until: str | None = None
+    verdict: str | None,
+    ended_by: str | None = None,
+    phase: str | None = None,
+    waits_until: str | None = None,
+    waits_for_room: bool = False,
 ) -> str | None:
     """Return the state of a session in words; ``None`` if it is not known.
 
@@ -38,8 +42,11 @@ def state_of(
             its worktree to the next start.
         phase: the state in its record.
         waits_until: the end of the usage limit for which it waits: UTC, ISO 8601.
+        waits_for_room: its loop waits, because a disk is full.
 
     """
+    if verdict == "live" and waits_for_room:
+        return "waiting for room: the disk is full"
     if verdict == "live" and waits_until:
         until = datetime.fromisoformat(waits_until).astimezone()
         day = "" if until.date() == datetime.now(until.tzinfo).date() else f"{until:%Y-%m-%d} "

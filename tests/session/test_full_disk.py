@@ -13,6 +13,7 @@ import pytest
 
 from ralph_wrap.state.report import SessionReport, read
 from ralph_wrap.system import process_table
+from tests.interfaces.web.serving import pages
 from tests.support.mounts import fill, mounted
 from tests.support.needs import needs_mounts, needs_pid_namespaces
 from tests.support.pid1 import NAMESPACE
@@ -21,7 +22,7 @@ from tests.support.sessions import PROGRAM, Session, command, run, start
 from tests.support.wait import CAP, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from tests.support.fork_server import ForkedCommand
@@ -158,9 +159,11 @@ true
 
 
 @contextmanager
-def _looping(repo: Repo, narration: IO[bytes]) -> Iterator[subprocess.Popen[bytes] | ForkedCommand]:
-    words = ("run", "-n", "5", *SH, FILLING)
-    process = start(*words, cwd=repo.path, stdout=subprocess.DEVNULL, stderr=narration.fileno())
+def _looping(
+    repo: Repo, narration: IO[bytes], env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes] | ForkedCommand]:
+    words = ("run", "-n", "5", "--name", "x", *SH, FILLING)
+    process = start(*words, cwd=repo.path, env=env, stdout=subprocess.DEVNULL, stderr=narration.fileno())
     try:
         with process:
             yield process
@@ -181,6 +184,32 @@ def test_a_loop_that_cannot_be_kept_waits_for_room(small: Repo, tmp_path: Path) 
     assert isinstance(report, SessionReport)
     assert (report.iterations, len(report.saved_paths)) == (5, 5)
     assert small.git("ls-tree", "--name-only", f"refs/ralph/snapshots/{report.id}/3").split()[-1] == "new-3"
+
+
+def test_a_loop_that_waits_for_room_says_so(small: Repo, tmp_path: Path) -> None:
+    """To a person, and in ps, review and the web page, although nothing can be written."""
+    told, narration = tmp_path / "told", tmp_path / "narration"
+    line = f'echo "$RALPH_EVENT: $RALPH_SUMMARY" >> {told}'
+    wanted = 'notify_on = ["disk-full", "limit"]'
+    small.write(".ralph/config.toml", f"notify = {json.dumps(line)}\n{wanted}\n")
+    with narration.open("wb") as stderr, _looping(small, stderr, {"RALPH_TRUST": "1"}) as process:
+        eventually(lambda: told.exists() and told.read_text().endswith("\n"), "the word of the pause")
+        words = "waiting for room: the disk is full"
+        assert words in command("ps", cwd=small.path).stdout.decode()
+        [entry] = json.loads(command("ps", "--json", cwd=small.path).stdout)["data"]
+        assert (entry["verdict"], entry["waits_for_room"]) == ("live", True)
+        assert words in command("review", cwd=small.path).stdout.decode()
+        site = pages(small.path)
+        for page in ("live", f"session?id={entry['id']}"):
+            assert f'<span class="tag live">{words}</span>' in site.get(page).text
+        (small.path / "filler").unlink()
+        eventually(lambda: told.read_text().count("\n") > 1, "the word of the end")
+        assert process.wait(CAP * 3) == 0
+    begins, ends, end = told.read_text().splitlines()
+    assert begins.startswith("disk-full: x: the disk of ")
+    assert ends == "disk-full: x: there is room on the disk again: the loop goes on"
+    assert end.startswith("limit: x: ")
+    assert words not in command("ps", "--all", cwd=small.path).stdout.decode()
 
 
 def test_a_loop_that_waits_for_room_can_be_stopped(small: Repo, tmp_path: Path) -> None:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
-import threading
-import tomllib
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ralph_wrap.config.parsers import NOTIFIED
 from ralph_wrap.session.notify import event_of
-from tests.support.needs import needs, program
+from tests.support.agent_script import PROMISE, limited, result_line
 from tests.support.processes import left
 from tests.support.sessions import PROGRAM, Session, command, run
 from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.support.repo import Repo
 
@@ -77,7 +73,7 @@ def test_every_reason_is_an_event() -> None:
     reasons = ("promise", "blocked", "max-iterations", "max-failures", "max-stalls", "max-time", "max-cost")
     more = ("max-tokens", "usage-limit", "stop", "signal", "leak", "not-started", "error", "killed")
     events = {event_of(reason) for reason in (*reasons, *more)}
-    assert events == {"done", "blocked", "limit", "failed", "stuck", "interrupted", "leak", "recovered"}
+    assert events == {*NOTIFIED} - {"usage-limit", "disk-full"}  # of these a session does not end
 
 
 def test_it_hears_only_what_it_wants(repo: Repo) -> None:
@@ -156,6 +152,39 @@ def test_a_batch_tells_once(repo: Repo) -> None:
     assert [row["title"] for row in json.loads((repo.path / "report").read_text())] == ["one", "two"]
 
 
+# While a session runs
+
+
+def test_a_usage_limit_is_told_at_both_ends(repo: Repo, tmp_path: Path) -> None:
+    """A person hears that the loop waits, and that it goes on; there is no report yet, but the record."""
+    refused = f"touch {tmp_path}/again\n{limited(2)}exit 1"
+    agent = tmp_path / "agent"
+    agent.write_text(f"#!/bin/sh\n[ -e {tmp_path}/again ] || {{ {refused}; }}\n{result_line(PROMISE)}")
+    agent.chmod(0o755)
+    tell = f"cd {tmp_path}; {TELL.removesuffix('report')}$RALPH_EVENT"  # in the project: a leak
+    table = f"[agents.mine]\ncommand = [{json.dumps(str(agent))}]\noutput = 'claude'\n"
+    repo.write(".ralph/config.toml", f"notify = {json.dumps(tell)}\n{table}")
+    assert run(repo.path, "--name", "x", "-p", "x", "-a", "mine").ending == ("promise", 1, 0)
+    begins, ends, end = (tmp_path / "told").read_text().splitlines()
+    assert begins.startswith("usage-limit: x: the usage limit is reached: iteration 1 waits until 20")
+    assert ends == "usage-limit: x: the usage limit is over: iteration 1 begins"
+    assert end == "done: x: done after 1 iteration"
+    record = json.loads((tmp_path / "usage-limit").read_text())
+    assert (record["state"], record["title"]) == ("running", "x")
+
+
+@pytest.mark.parametrize(
+    ("options", "events"),
+    [(("-n", "3"), ["leak", "limit"]), (("-n", "1"), ["leak", "limit"]), (("--on-leak", "stop"), ["leak"])],
+    ids=["in-the-loop", "at-the-end", "stop"],
+)
+def test_the_first_leak_is_told(repo: Repo, options: tuple[str, ...], events: list[str]) -> None:
+    """Once, as soon as the session sees it."""
+    configure(repo, notify='echo "$RALPH_EVENT" >> ../told')
+    run(repo.path, *options, *SH, 'echo "$RALPH_ITERATION" > "$RALPH_PROJECT/leak-$RALPH_ITERATION"')
+    assert (repo.path.parent / "told").read_text().split() == events
+
+
 @pytest.mark.parametrize(("options", "is_told"), [((), True), (("--quiet-terminal",), False)])
 def test_the_terminal_calls(repo: Repo, options: tuple[str, ...], *, is_told: bool) -> None:
     """By its bell, and by a notification of its own."""
@@ -166,53 +195,3 @@ def test_the_terminal_calls(repo: Repo, options: tuple[str, ...], *, is_told: bo
         shown = terminal.screen
     assert (b"\x1b]9;sh: limit reached after 1 iteration\x07" in shown) is is_told
     assert (b"\x1b]777;notify;ralph-wrap;sh: limit reached after 1 iteration\x07" in shown) is is_told
-
-
-class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self.server.got.append((self.path, self.headers.get("Title"), body))  # type: ignore[attr-defined]
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def server() -> Iterator[HTTPServer]:
-    """Return a server that remembers what it got."""
-    made = HTTPServer(("127.0.0.1", 0), _Handler)
-    made.got = []  # type: ignore[attr-defined]
-    thread = threading.Thread(target=made.serve_forever)
-    thread.start()
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
-
-
-PAGE = (Path(__file__).parents[2] / "docs/notify.md").read_text()
-RECIPES = [
-    tomllib.loads(block)["notify"]
-    for block in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
-    if "http" in block
-]
-
-
-@needs(program("curl", "curl"))
-@pytest.mark.parametrize(
-    ("recipe", "got"),
-    [
-        (RECIPES[0], ("/my-topic", "done", 'a "b": done after 1 iteration')),
-        (RECIPES[1], ("/services/T0/B0/x", None, '{"text": "a \\"b\\": done after 1 iteration"}')),
-    ],
-)
-def test_the_recipes_of_the_page_arrive(
-    repo: Repo, server: HTTPServer, recipe: str, got: tuple[str, str | None, str]
-) -> None:
-    """At a server of our own, as they stand, also with a quote in the title."""
-    configure(repo, notify=re.sub(r"https://[a-z.]*", f"http://127.0.0.1:{server.server_port}", recipe))
-    result = run(repo.path, "--name", 'a "b"', *SH, DONE)
-    assert result.ending == ("promise", 1, 0)
-    assert [(path, title, body.strip()) for path, title, body in server.got] == [got]  # type: ignore[attr-defined]

@@ -142,7 +142,7 @@ class BatchLauncher:
 
     def notify(self, told: Notification) -> None:
         """Tell a person that the batch has ended."""
-        notify(self._settings, self.project, told, self._signals.cancel)
+        notify(self._settings, self.project, told, lambda: self._signals.cancel.out_of_time)
 
     def _anew(self, wanted: OpenTask) -> _Invocation:
         return _Invocation(self._directory, self._typed(wanted), self._command, lambda settings: settings)

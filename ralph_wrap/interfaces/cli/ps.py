@@ -139,7 +139,9 @@ def _size(amount: int) -> str:
 _CELLS: dict[str, Callable[[SessionEntry], object]] = {
     "TITLE": lambda entry: entry.title or entry.note,
     "ID": lambda entry: entry.id,
-    "STATE": lambda entry: state_of(entry.verdict, entry.ended_by, entry.state, entry.waits_until),
+    "STATE": lambda entry: state_of(
+        entry.verdict, entry.ended_by, entry.state, entry.waits_until, entry.waits_for_room
+    ),
     "AGENT": lambda entry: entry.agent,
     "ITERATION": lambda entry: entry.iteration,
     "AGE": lambda entry: None if entry.age is None else tables.age(entry.age),

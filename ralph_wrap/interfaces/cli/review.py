@@ -188,7 +188,9 @@ _CELLS: dict[str, Callable[[ReviewRow, datetime], object]] = {
     "LAST COMMIT": lambda row, _: row.subject,
     "BRANCH": lambda row, _: row.branch,
     "AGENT": lambda row, _: row.agent if row.recorded or row.agent else "not recorded",
-    "STATE": lambda row, _: state_of(row.verdict, row.ended_by),
+    "STATE": lambda row, _: state_of(
+        row.verdict, row.ended_by, waits_until=row.waits_until, waits_for_room=row.waits_for_room
+    ),
     "AGE": _age,
     "AHEAD": lambda row, _: row.ahead,
     "BEHIND": lambda row, _: row.behind,

@@ -87,6 +87,11 @@ class LeakMonitor:
         unknown = [f"not known: {self._unknown}"] if self._unknown else []
         return (*self._lines, *and_more(self._left_out, 0, ": see events.jsonl"), *unknown)
 
+    @property
+    def has_found(self) -> bool:
+        """Whether something has changed."""
+        return bool(self._lines)
+
     def __enter__(self) -> Self:
         return self
 

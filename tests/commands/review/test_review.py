@@ -62,6 +62,8 @@ def test_a_row_tells_everything_of_a_branch(repo: Repo) -> None:
             "question": None,
             "verify": None,
             "no_commits": False,
+            "waits_until": None,
+            "waits_for_room": False,
             "saved_open": False,
             "belongs_to": None,
             "title": "",

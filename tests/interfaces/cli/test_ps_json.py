@@ -61,6 +61,7 @@ def _row(agent_id: str, verdict: str, **known: object) -> dict[str, object]:
         "title": "",
         "state": None,
         "waits_until": None,
+        "waits_for_room": False,
         "branch_gone": False,
         "messages": 0,
         "question": None,

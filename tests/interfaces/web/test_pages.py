@@ -204,7 +204,8 @@ def test_a_read_only_page_has_no_form_that_changes_something(repo: Repo) -> None
 def test_a_live_session(repo: Repo, script: Callable[[str], str]) -> None:
     """Its output as far as it has come; then its end, without a new server."""
     agent = script(
-        "printf '\\033[31mworking\\033[0m <b>\\n'; while [ ! -e ../../../go ]; do sleep 0.01; done"
+        "printf '\\033[31mworking\\033[0m <b>\\n'; echo $RALPH_PORT > ../../../port;"
+        " while [ ! -e ../../../go ]; do sleep 0.01; done"
     )
     site = pages(repo.path)
     with Session(repo.path, "-n", "1", "--", agent) as session:
@@ -213,6 +214,9 @@ def test_a_live_session(repo: Repo, script: Callable[[str], str]) -> None:
         html = site.get("live").text
         assert "working &lt;b&gt;</pre>" in html
         assert '<span class="tag live">running</span>' in html
+        port = f"port {(repo.path / 'port').read_text().strip()}"
+        assert f" \u00b7 {port} \u00b7 " in html
+        assert f"<span>{port}</span>" in site.get(f"session?id={session.directory.name}").text
         assert 'value="after-iteration"' in html
         repo.write("go")
         session.finish()
