@@ -105,6 +105,7 @@ FILES = {
     "so for each list in it.",
     f"{RUN}/sessions/<session>/gate.json": "The last run of its gate.",
     f"{RUN}/sessions/<session>/start.json": "What `resume` needs to start it again.",
+    f"{RUN}/sessions/<session>/teardown.json": "The `teardown` that still has to run, for a sweep or `rm`.",
     f"{RUN}/sessions/<session>/stop": "A request of `ralph-wrap stop`.",
     f"{RUN}/batches/": "What `batch` remembers of the tasks of each file, and its locks.",
     f"{RUN}/bundles/<session>.bundle": "The work of a clone, until the repository has it.",

@@ -6,7 +6,7 @@ repeat all steps:
 1. **Take the lock** of the session, and read the record again. Of several sweeps, and a session that is alive
    after all, only one gets the lock.
 2. **End its processes**: those with its id in their environment, which are its agent's and its own git
-   commands. No other process gets a signal.
+   commands. No other process gets a signal. Then **run the teardown** that it owes.
 3. **Save and remove** with the code of a normal end, and with the settings of the record.
 4. **Report, then release**. A report that the owner has already written stays. Without one, the session was
    killed, unless its record says that it had ended.
@@ -33,6 +33,7 @@ from ralph_wrap.session.kept_worktree import remove_kept
 from ralph_wrap.session.notify import notification_of, notify
 from ralph_wrap.session.recovery import SessionRecovery, SharedFacts
 from ralph_wrap.session.remote import give_back
+from ralph_wrap.session.teardown import LATER
 from ralph_wrap.session.unknown_worktrees import register_anew, unknown_worktrees
 from ralph_wrap.session.worktree_end import TO_SWEEP, WorktreePolicy, try_again_hint
 from ralph_wrap.state import ids, inventory
@@ -49,6 +50,7 @@ from ralph_wrap.system.liveness import SessionNames
 from ralph_wrap.system.log import Commands, current, get_logger, lines_of, one_line
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.ignore import tidy
+from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.remove import WorktreeOutcome
 from ralph_wrap.worktree.stale_locks import remove_stale_maintenance_lock
 from ralph_wrap.worktree.trash import empty_trash
@@ -144,7 +146,7 @@ def sweep(
             swept.append(SweptSession(record.id, record.session, verdict.value, "would finish"))
         elif not cancel.requested:
             is_adopted = record.id in adopted
-            swept += _finish(project, home, record, verdict, shared, is_adopted=is_adopted)
+            swept += _finish(project, home, record, verdict, shared, cancel, is_adopted=is_adopted)
     if not cancel.requested:
         swept += _finish_unsaved(project, [record for _, record in records], dry_run=dry_run)
     titles = {record.id: record.title for _, record in records if isinstance(record, SessionRecord)}
@@ -358,6 +360,7 @@ def _finish(
     record: SessionRecord,
     verdict: Verdict,
     shared: SharedFacts,
+    cancel: CancelToken,
     *,
     is_adopted: bool,
 ) -> Iterator[SweptSession]:
@@ -373,7 +376,7 @@ def _finish(
         events = claim.directory / "events.jsonl"
         try:
             with current().for_other_session(events, agent_id=record.id, session_id=session):
-                outcome = _end(project, claim, shared, is_adopted=is_adopted)
+                outcome = _end(project, claim, shared, cancel, is_adopted=is_adopted)
         finally:
             claim.leave()
     except Exception as error:  # noqa: BLE001 -- one session must not block the others, or the start of a new one
@@ -390,11 +393,12 @@ def _finish(
 
 
 def _end(
-    project: Project, claim: SessionClaim, shared: SharedFacts, *, is_adopted: bool
+    project: Project, claim: SessionClaim, shared: SharedFacts, cancel: CancelToken, *, is_adopted: bool
 ) -> WorktreeOutcome | None:
     """End a dead session whose lock we hold; return the outcome for its worktree.
 
     Arguments:
+        cancel: after a signal, the rest is left to the next sweep.
         is_adopted: the user states that it is dead.
 
     """
@@ -405,6 +409,8 @@ def _end(
     _name_orphans(claim)
     recovery = SessionRecovery(project, claim.registry, record, shared)
     tree = recovery.worktree()
+    if not survivors and not (tree and recovery.keeps_worktree):
+        _tear_down(recovery, tree, cancel)
     outcome = recovery.leave(tree, survivors) if tree else None
     if outcome is not None and outcome.later:
         raise RefusedError(str(outcome.kept), try_again_hint(project.root, outcome))
@@ -426,6 +432,18 @@ def _end(
     unused = drop_command(report) if report else ""
     log.event("session.swept", _summary(record, outcome), **({"hint": _TO_DROP + unused} if unused else {}))
     return outcome
+
+
+def _tear_down(recovery: SessionRecovery, tree: LinkedWorktree | None, cancel: CancelToken) -> None:
+    """Run the teardown that a dead session owes.
+
+    Raises:
+        RalphError: a signal came. The next sweep runs it, and finishes the session.
+
+    """
+    ended = recovery.tear_down(tree, cancel)
+    if ended is not None and ended.result == LATER:
+        raise RalphError("a signal came before its teardown had ended", TO_SWEEP)
 
 
 def _notify(project: Project, report: SessionReport) -> None:

@@ -40,7 +40,7 @@ class CheckpointSettings(Table, group="loop"):
 
 
 class SetupSettings(Table, group="worktree"):
-    """What prepares a worktree before its first iteration."""
+    """What prepares a worktree before its first iteration, and what takes that back at its end."""
 
     setup: str = option(
         default="",
@@ -52,6 +52,18 @@ class SetupSettings(Table, group="worktree"):
         default=600.0,
         kind=DURATION,
         help="End the setup command after this time; 0: no limit.",
+        sources=_FILE_ONLY,
+    )
+    teardown: str = option(
+        default="",
+        kind=COMMAND,
+        help="Run this in the worktree, by sh -c, before it is saved and removed.",
+        sources=_FILE_ONLY,
+    )
+    teardown_timeout: float | None = option(
+        default=60.0,
+        kind=DURATION,
+        help="End the teardown command after this time; 0: no limit.",
         sources=_FILE_ONLY,
     )
 

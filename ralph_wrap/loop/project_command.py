@@ -1,4 +1,4 @@
-"""Run a command of the project in a session: ``setup`` and the gate.
+"""Run a command of the project in a session: ``setup``, the gate, and ``teardown``.
 
 It runs in the agent's workspace, environment and sandbox. Signals, requests to stop, and time limits end it
 as they end an agent. The user approved its text before the session began (``trust``), or typed it.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from ralph_wrap.loop.iteration_context import IterationContext
@@ -43,8 +44,47 @@ class ProjectCommand(NamedTuple):
     @property
     def shown(self) -> str:
         """The command in a message."""
-        first, _, more = self.text.strip().partition("\n")
-        return f"{first[:_SHOWN]}…" if more or len(first) > _SHOWN else first
+        return shown(self.text)
+
+
+def shown(text: str) -> str:
+    """Return a command as a message has it: the beginning of its first line."""
+    first, _, more = text.strip().partition("\n")
+    return f"{first[:_SHOWN]}…" if more or len(first) > _SHOWN else first
+
+
+def start_shell(
+    text: str,
+    cwd: Path,
+    environ: Mapping[str, str],
+    *,
+    output: int,
+    inherited: int,
+    start: Callable[[ProcessSpec], ProcessGroup],
+) -> ProcessGroup:
+    """Start a command of the project by ``sh -c``, with an empty standard input.
+
+    Arguments:
+        output: descriptor for its standard output and errors.
+        inherited: one more descriptor that it gets.
+        start: starts it, perhaps in a sandbox.
+
+    Raises:
+        OSError: it cannot be started.
+
+    """
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        spec = ProcessSpec(
+            ("sh", "-c", text),
+            cwd=cwd,
+            env={**environ, "PWD": str(cwd)},
+            streams=StandardStreams(nothing, output, output),
+            inherited=inherited,
+        )
+        return start(spec)
+    finally:
+        os.close(nothing)
 
 
 class CommandEnd(NamedTuple):
@@ -124,17 +164,12 @@ class CommandRunner:
         return CommandEnd(ended.status, ended.cut, seconds)
 
     def _spawn(self, command: ProjectCommand, environ: Mapping[str, str], iteration: int) -> ProcessGroup:
-        cwd = self._context.cwd
         _, errors = self._relay.writing_ends
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        try:
-            spec = ProcessSpec(
-                ("sh", "-c", command.text),
-                cwd=cwd,
-                env={**environ, "RALPH_ITERATION": str(iteration), "PWD": str(cwd)},
-                streams=StandardStreams(nothing, errors, errors),
-                inherited=self._context.inherited,
-            )
-            return self._context.start(spec)
-        finally:
-            os.close(nothing)
+        return start_shell(
+            command.text,
+            self._context.cwd,
+            {**environ, "RALPH_ITERATION": str(iteration)},
+            output=errors,
+            inherited=self._context.inherited,
+            start=self._context.start,
+        )

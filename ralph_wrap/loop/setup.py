@@ -1,6 +1,7 @@
 """Prepare a worktree: run the project's ``setup`` command once, before the first iteration.
 
-A process that it leaves running (for example, a database) runs until the session ends.
+A process that it leaves running (for example, a database) runs until the session ends; ``teardown`` can stop
+it in an orderly way.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def set_up(settings: SetupSettings, context: IterationContext, runner: CommandRu
         )
     if ended.cut is not None:
         return True
+    context.process_tree.keep()  # also after a failure: teardown may have to stop what runs
     if ended.status != 0:
         raise SetupError(f"setup failed with status {ended.status}: {setup.shown}", runner.output)
-    context.process_tree.keep()
     return False

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 from ralph_wrap.config import OnLeak
 from ralph_wrap.loop import Driver, IterationContext, LoopResult, OutputListener
+from ralph_wrap.loop.project_command import shown
 from ralph_wrap.session.agent_environment import agent_environment, port_of
 from ralph_wrap.session.checkpoint import Checkpoint
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.ending import SessionState, run_step, try_update
 from ralph_wrap.session.notify import LEAKED, notification_while, notify
+from ralph_wrap.session.owed_teardown import OWED, OwedTeardown
 from ralph_wrap.session.own_files import OwnFiles
 from ralph_wrap.session.sandbox.start import Sandbox
+from ralph_wrap.session.teardown import LATER, SessionShare, Teardown, TeardownEnd
 from ralph_wrap.session.workspace import Workspace
 from ralph_wrap.state import gate_memory, told
 from ralph_wrap.state.claim import SessionClaim
@@ -70,6 +74,7 @@ class AgentLoop:
         self._signals = signals
         self._state = state
         self._files = own_files
+        self._owes_teardown = False
 
     def run(self, stack: contextlib.ExitStack) -> LoopResult:
         """Run the loop to its end.
@@ -107,6 +112,14 @@ class AgentLoop:
         )
         self._take_messages_over()
         context = self._iteration_context(requests, lock, start)
+        if settings.teardown and self._workspace.tree is None:
+            log.event(
+                "teardown.skipped", f"teardown is not run in the project itself: {shown(settings.teardown)}"
+            )
+        elif settings.teardown:
+            self._files.steps.append(self._write_teardown)
+            context = context._replace(start=self._owing(start))
+            stack.callback(run_step, "run teardown", lambda: self._tear_down(context, relay))
         driver = Driver(settings, context, relay, listener, self._signals)
         self._state.gate = driver.gate
         self._state.result = driver.run()
@@ -119,6 +132,50 @@ class AgentLoop:
             return ProcessGroup
         sandbox = Sandbox(self._context, self._workspace, backend, self._process_tree)
         return stack.enter_context(sandbox).start
+
+    def _owing(self, start: Callable[[ProcessSpec], ProcessGroup]) -> Callable[[ProcessSpec], ProcessGroup]:
+        """Return a function that starts a command, and before the first one records the teardown."""
+
+        def owing(spec: ProcessSpec) -> ProcessGroup:
+            if not self._owes_teardown:
+                self._owes_teardown = True
+                self._write_teardown()
+            return start(spec)
+
+        return owing
+
+    def _write_teardown(self) -> None:
+        if not self._owes_teardown:
+            return
+        owed = OwedTeardown.of_session(self._context, self._workspace, self._claim.record.port)
+        try:
+            owed.write(self._claim.directory, self._context.project)
+        except OSError as error:
+            log.event("teardown.not_written", reason=str(error))
+
+    def _tear_down(self, context: IterationContext, relay: OutputRelay) -> None:
+        """End the agent's processes, but none that setup has left running, and run the teardown."""
+        settings = self._context.settings
+        if not self._owes_teardown:
+            return
+        if settings.keep_worktree or (settings.background and self._state.agent_started):
+            self._state.teardown = TeardownEnd(LATER, settings.teardown, reason="the worktree stays")
+            return
+        self._process_tree.signal(signal.SIGTERM, except_group=0)
+        self._end_processes(settings.grace, signalled=True)
+        teardown = Teardown(
+            settings.teardown,
+            self._context._replace(record=self._claim.record),
+            self._workspace,
+            context.environ,
+            self._claim.directory / "output.log",
+            context.inherited,
+        )
+        share = SessionShare(settings.teardown_timeout, self._signals.cancel, self._claim.directory)
+        ended = self._state.teardown = teardown.run(relay, share, self._process_tree)
+        if ended.result != LATER:
+            self._owes_teardown = False
+            (self._claim.directory / OWED).unlink(missing_ok=True)
 
     def _iteration_context(
         self, requests: StopRequests, lock: FileLock, start: Callable[[ProcessSpec], ProcessGroup]

@@ -22,6 +22,7 @@ from ralph_wrap.session.notify import (
     notify,
     summary_of,
 )
+from ralph_wrap.session.teardown import TeardownEnd, report_of
 from ralph_wrap.session.thin_snapshots import thin
 from ralph_wrap.session.workspace import Workspace, recorded
 from ralph_wrap.state import told
@@ -56,6 +57,7 @@ class SessionState:
         relay: copies the agent's output.
         listener: reads the agent's output.
         gate: proves that the work is done; ``None`` without one.
+        teardown: what became of the teardown; ``None`` without one.
         report: the report, once it is written.
         commits: the number of commits on the branch of a clone, which may not be in the repository.
         stuck: the work of a clone is still in its replica; the next sweep brings it out.
@@ -75,6 +77,7 @@ class SessionState:
         self.relay: OutputRelay | None = None
         self.listener: OutputListener | None = None
         self.gate: Gate | None = None
+        self.teardown: TeardownEnd | None = None
         self.report: SessionReport | None = None
         self.commits: int | None = None
         self.stuck = False
@@ -122,7 +125,8 @@ class SessionEnd:
     def finish_last_look(self, monitor: LeakMonitor) -> None:
         """Log these changes."""
         if self._state.result is not None:
-            monitor.finish_look(f"during iteration {self._state.result.iterations}")
+            beside = " or teardown" if self._state.teardown else ""
+            monitor.finish_look(f"during iteration {self._state.result.iterations}{beside}")
 
     def leave(self, context: SessionContext, tree: LinkedWorktree) -> None:
         """Save and remove the worktree."""
@@ -216,6 +220,7 @@ class SessionEnd:
             question=(state.result.question or None) if state.result else None,
             verify=state.gate.report() if state.gate else None,
             unread=tuple(message.text for message in told.waiting(self._claim.directory)),
+            teardown=report_of(state.teardown),
         )
         if state.result and state.result.logged_out:
             report = report._replace(error=state.result.logged_out)

@@ -8,6 +8,7 @@ from ralph_wrap.session.worktree_end import try_again_hint
 from ralph_wrap.state.project import Project
 from ralph_wrap.state.registry import Registry, SessionRecord
 from ralph_wrap.system import files
+from ralph_wrap.system.cancel import NEVER
 from ralph_wrap.system.files import lock_holder
 from ralph_wrap.system.liveness import SessionNames
 from ralph_wrap.system.log import current, get_logger
@@ -50,6 +51,7 @@ def remove_kept(project: Project, home: Registry, record: SessionRecord) -> Work
             if tree is None:
                 log.event("worktree.missing", f"session {record.session} has no worktree (any more)")
                 return None
+            recovery.tear_down(tree, NEVER)
             outcome = recovery.leave(tree, for_good=True)
             recovery.bring_out(outcome)
             recovery.write_report(outcome)

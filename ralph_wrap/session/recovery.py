@@ -16,7 +16,9 @@ from ralph_wrap.git import count_commits, list_refs
 from ralph_wrap.git.compare import CommitCounts
 from ralph_wrap.session.clone_end import DeadClone
 from ralph_wrap.session.exit_report import with_outcome
+from ralph_wrap.session.owed_teardown import OWED, run_owed
 from ralph_wrap.session.preflight import committer
+from ralph_wrap.session.teardown import TeardownEnd, not_run, report_of
 from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
 from ralph_wrap.state import gate_memory, report, told
 from ralph_wrap.state.how_ended import KILLED
@@ -25,6 +27,7 @@ from ralph_wrap.state.registry import Registry, SessionRecord
 from ralph_wrap.state.remote_refs import REMOTES
 from ralph_wrap.state.session_start import START
 from ralph_wrap.system import files
+from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.process import OWN_COMMAND
 from ralph_wrap.system.text import command
@@ -76,12 +79,13 @@ class SessionRecovery:
     """
 
     def __init__(self, project: Project, home: Registry, record: SessionRecord, shared: SharedFacts) -> None:
-        self._project = project
+        self._project = self._given = project
         self._shared = shared
         self._home = home
         self._record = record
         self._clone = DeadClone.of(project, home, record)
         self._commits: int | None = None
+        self._teardown: TeardownEnd | None = None
         own = {**shared.identity, OWN_COMMAND: record.session}
         if self._clone is not None:
             self._project = project = with_replica(project, self._clone.replica)
@@ -121,6 +125,28 @@ class SessionRecovery:
         if tree is None and self._clone is not None:
             self._clone.discard()
         return tree
+
+    @property
+    def keeps_worktree(self) -> bool:
+        """Whether the worktree stays until ``ralph-wrap rm``."""
+        policy = self._end.policy
+        return policy.keep or policy.background
+
+    def tear_down(self, tree: LinkedWorktree | None, cancel: CancelToken) -> TeardownEnd | None:
+        """Run the teardown that the session owes, before its worktree is saved; return what became of it.
+
+        Arguments:
+            tree: the worktree, if it exists.
+            cancel: a signal leaves the teardown to the next command.
+
+        """
+        project = self._given
+        project = project._replace(environ={**project.environ, **self._shared.identity})
+        try:
+            self._teardown = run_owed(project, self._home, self._record, tree, cancel)
+        except OSError as error:  # nothing stops the save
+            self._teardown = not_run(None, str(error), "")
+        return self._teardown
 
     def bring_out(self, outcome: WorktreeOutcome | None) -> None:
         """Bring the work of a clone out of its replica; the replica goes with the clone.
@@ -194,7 +220,7 @@ class SessionRecovery:
         """
         record = self._record
         path = self.directory / "report.json"
-        for written in (path, self.directory / START, self.directory / "output.log"):
+        for written in (path, *(self.directory / name for name in (START, OWED, "output.log"))):
             for leftover in files.temporaries(written):
                 leftover.unlink()
         remove_private_index(self.directory)
@@ -218,6 +244,8 @@ class SessionRecovery:
         )._replace(verify=gate.after(record.iteration) if gate else None)
         own = with_outcome(own, outcome) if outcome else own._replace(kept=None)
         own = own._replace(unread=tuple(message.text for message in told.waiting(self.directory)))
+        if self._teardown is not None:
+            own = own._replace(teardown=report_of(self._teardown))
         own.write(path)
         return own
 

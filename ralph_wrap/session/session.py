@@ -4,7 +4,8 @@ One stack behind one idempotent :meth:`Session.close` releases every resource. I
 the end of the ``with`` block, an exception, a signal, the interpreter's exit. Its order is the reverse of the
 acquisition:
 
-1. end the processes that the agent left running, so that no process writes any more;
+1. end the processes that the agent left running, run the project's ``teardown`` command, and end what setup
+   left running, so that no process writes any more;
 2. look at the repository: what would plain git run now that it did not run before (``state.audit``)? Beside
    the next steps, git looks for changes outside the worktree;
 3. save and remove the worktree (``worktree.remove.finish`` decides);

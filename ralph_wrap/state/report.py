@@ -141,6 +141,9 @@ class SessionReport(NamedTuple):
             command, how often it ran, and iteration, exit status and seconds of its last run; ``None``
             without a gate.
         unread: what the session was told (``ralph-wrap tell``) and its agent has not read.
+        teardown: the command that ran before the worktree was saved: its result (passed, failed, not run, or
+            later, when the worktree goes), its text, exit status and seconds, and the reason if it has not
+            passed; ``None`` without one.
         proof: a signature of the end, which a batch checks; ``None`` if there is no place for a key.
         cut: how many entries each list has that is cut here, after 1,000 entries; the whole list is in a file
             beside the report, ``saved_paths.jsonl`` for example, one JSON text a line.
@@ -182,6 +185,7 @@ class SessionReport(NamedTuple):
     question: str | None = None
     verify: dict[str, Any] | None = None
     unread: tuple[str, ...] = ()
+    teardown: dict[str, Any] | None = None
     proof: str | None = None
     cut: Mapping[str, int] = MappingProxyType({})
 

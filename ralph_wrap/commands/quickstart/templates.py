@@ -51,7 +51,13 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "idle_timeout": "10m",
     },
     "What proves that the work is done": {"verify": "make test", "verify_timeout": "15m"},
-    "The worktree of a session": {"copy": [".env"], "setup": "npm ci", "submodules": "init", "pool": 2},
+    "The worktree of a session": {
+        "copy": [".env"],
+        "setup": "npm ci",
+        "teardown": "docker compose down",
+        "submodules": "init",
+        "pool": 2,
+    },
     "What happens to its work": {"commit_each": True, "push": "origin", "on_leak": "stop"},
     "Review": {"main": "main", "check": "make test", "merge_on_complete": "main"},
 }

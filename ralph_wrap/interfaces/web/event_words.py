@@ -16,6 +16,7 @@ _SENTENCES = {
     "session.registered": "the session began",
     "workspace.created": "its worktree was made, on {branch} from {base}",
     "setup.ended": "setup ended with status {status}",
+    "teardown.ended": "teardown ended with status {status}",
     "verify.ended": "verify ended with status {status}",
     "iteration.started": "iteration {iteration} began",
     "agent.started": "the agent started: {command}",

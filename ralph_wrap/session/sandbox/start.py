@@ -8,7 +8,7 @@ import select
 import socket
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,7 +22,6 @@ from ralph_wrap.session.sandbox.bubblewrap import Reach
 from ralph_wrap.session.sandbox.launcher import BEGUN, LaunchSpec
 from ralph_wrap.session.sandbox.reach import DROPPED, reach_of
 from ralph_wrap.session.workspace import Workspace
-from ralph_wrap.system.cancel import CancelToken
 from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec, StandardStreams
 from ralph_wrap.system.process_tree import ProcessTree
@@ -61,6 +60,7 @@ class Sandbox:
         workspace: what the agent writes.
         backend: the program that makes it.
         processes: of the agent; they must spare the proxy.
+        is_over: returns whether a start that hangs is given up; ``None``: after a signal.
 
     """
 
@@ -70,7 +70,10 @@ class Sandbox:
         workspace: Workspace,
         backend: SandboxBackend,
         processes: ProcessTree,
+        *,
+        is_over: Callable[[], bool] | None = None,
     ) -> None:
+        self._is_over = is_over or (lambda: context.cancel.requested)
         self._processes = processes
         self._context = context
         self._workspace = workspace
@@ -134,7 +137,7 @@ class Sandbox:
                 shielded=bool(self._backend.bwrap),
             )
             closing.close()
-            _check(reading, group, self._context.cancel)
+            _check(reading, group, self._is_over)
         return group
 
     def _start_proxy(self) -> int:
@@ -180,8 +183,8 @@ class Sandbox:
         return found
 
 
-def _check(report: int, group: ProcessGroup, cancel: CancelToken) -> None:
-    """Wait until the agent runs, and raise the error if it does not; after a signal, the caller ends it.
+def _check(report: int, group: ProcessGroup, is_over: Callable[[], bool]) -> None:
+    """Wait until the agent runs, and raise the error if it does not; if time is over, the caller ends it.
 
     Bubblewrap hangs if a mount below one of its own does not answer, as a network disk can.
 
@@ -196,7 +199,7 @@ def _check(report: int, group: ProcessGroup, cancel: CancelToken) -> None:
     end = time.monotonic() + _LONGEST_START
     while True:
         if not poll.poll(_POLL_INTERVAL * 1000):
-            if cancel.requested:
+            if is_over():
                 group.kill()  # no agent runs that could use a grace
                 return
             if time.monotonic() > end:
