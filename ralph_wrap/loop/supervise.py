@@ -164,7 +164,7 @@ class AgentSupervisor:
         return (
             time.monotonic() >= min(deadlines, default=math.inf)
             or self._requests.look() in _TO_END
-            or (group is not None and group.poll() is not None)
+            or (group is not None and (group.poll() is not None or self._context.inbox.is_urgent()))
         )
 
     def _obey(self, mode: StopMode | None, group: ProcessGroup, ending: Termination) -> None:

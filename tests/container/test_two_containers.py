@@ -6,6 +6,7 @@ import pytest
 
 from tests.container.box import Box, StartBox
 from tests.support.repo import Repo
+from tests.support.sessions import command
 
 pytestmark = [
     pytest.mark.container,
@@ -96,3 +97,28 @@ def test_a_sweep_in_the_same_container_ends_what_it_sees(start_box: StartBox, re
         return swept.status == 5 and "processes work in it: sh (" in swept.stderr
 
     box.eventually(is_named, "the process to be named")
+
+
+HEARING = """
+cat > ../../run/.prompt; mv ../../run/.prompt ../../run/prompt-$RALPH_ITERATION
+until [ -e ../../run/go ]; do sleep 0.05; done
+"""
+
+
+def test_a_session_is_told_from_anywhere(start_box: StartBox, repo: Repo) -> None:
+    """By another container, and by the host with --now: both are in the next prompt, in this order."""
+    box, other = start_box(repo.path), start_box(repo.path)
+    options = ("-p", "Do it.", "-n", "2", "--max-stalls", "0")
+    running = box.start("ralph-wrap", "run", *options, "--", "/bin/sh", "-c", HEARING)
+    directory = repo.path / ".ralph" / "run"
+    box.eventually((directory / "prompt-1").exists, "the first prompt")
+    agent_id = box.record()["id"]
+    told = other.run("ralph-wrap", "tell", agent_id, "From another container.")
+    assert told.status == 0, told.stderr
+    here = command("tell", agent_id, "--now", "From the host.", cwd=repo.path)
+    assert here.status == 0, here.stderr
+    box.eventually((directory / "prompt-2").exists, "the second prompt")
+    assert (directory / "prompt-2").read_text() == "From another container.\n\nFrom the host.\n\nDo it."
+    (directory / "go").touch()
+    assert running.wait() == 0
+    assert box.reports()[-1]["unread"] == []

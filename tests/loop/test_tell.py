@@ -11,7 +11,7 @@ import pytest
 
 from tests.loop.setup import configure
 from tests.support.agent_script import PROMISE, TRUSTED, limited
-from tests.support.sessions import Session, command, run
+from tests.support.sessions import PROGRAM, Session, command, run
 from tests.support.told_agent import PROMPT, agent, telling
 from tests.support.wait import eventually
 
@@ -339,3 +339,22 @@ def test_it_needs_no_prompt_of_its_own(repo: Repo) -> None:
     result = run(repo.path, "-n", "1", "--", "true")
     assert result.directory is not None
     assert not (result.directory / "messages").exists()
+
+
+@pytest.mark.parametrize("how", ["spawn", "batch"])
+def test_every_kind_of_session_is_told(repo: Repo, tmp_path: Path, how: str) -> None:
+    """In the background, and for a task of a batch; here the agent's own shell tells."""
+    script = (
+        f"cat > {tmp_path}/prompt-$RALPH_ITERATION; echo $RALPH_ITERATION > work\n"
+        f'[ $RALPH_ITERATION = 2 ] || exec {PROGRAM} tell $RALPH_SESSION_ID "Think of the help."\n{KEPT}'
+    )
+    repo.write("TASKS.md", "- [ ] The page\n")
+    first = ("batch", "TASKS.md") if how == "batch" else ("spawn", "-p", "The page")
+    started = command(*first, "--", "sh", "-c", script, cwd=repo.path)
+    assert started.status == 0, started.stderr
+    if how == "spawn":
+        agent_id = started.stdout.decode().strip()
+        assert command("wait", agent_id, cwd=repo.path).status == 0
+    before = (tmp_path / "prompt-1").read_text()
+    assert "The page" in before
+    assert (tmp_path / "prompt-2").read_text() == f"Think of the help.\n\n{before}"

@@ -87,3 +87,20 @@ def test_the_beat_does_not_wait_for_the_look(repo: Repo, remote: Repo, tmp_path:
         eventually(lambda: claim_of(remote, agent_id)["sequence"] > before, "a push of the claim")
         command("stop", "--now", agent_id, cwd=repo.path)
         session.finish()
+
+
+@pytest.mark.usefixtures("remote")
+def test_an_urgent_message_does_not_wait_for_the_look_of_a_beat(repo: Repo, tmp_path: Path) -> None:
+    """The agent is asked to end while git still looks, long before the next beat would end the look."""
+    repo.write(".ralph/config.toml", 'remote_beat = "12s"\n')
+    with (
+        Gate(tmp_path / "gate", "update-index") as gate,
+        Session(repo.path, "--remote", "origin", *SH, WORKS, env=gate.env | TRUST) as session,
+    ):
+        gate.wait()
+        told = command("tell", session.directory.name, "--now", "Stop.", cwd=repo.path)
+        assert told.status == 0, told.stderr
+        log = session.directory / "events.jsonl"
+        eventually(lambda: b"message.urgent" in log.read_bytes(), "the message to be heard", cap=9)
+        command("stop", "--now", session.directory.name, cwd=repo.path)
+        session.finish()
