@@ -192,9 +192,7 @@ class Driver:
         """Return the iteration with whether its agent lacks a message: then its promise does not count."""
         told = iteration._replace(told=self._context.inbox.has_news())
         if iteration.done and not told.done:
-            log.event(
-                "message.first", "the promise does not end the loop: the agent has not read the message"
-            )
+            log.event("message.first", "the promise does not count: the agent has not read a message")
         return told
 
     def _look(self) -> str:

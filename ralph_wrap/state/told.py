@@ -92,7 +92,7 @@ def tell(directory: Path, text: str, *, now: bool) -> Path:
     if size + sum(len(message.encoded) for message in there) > ALTOGETHER:
         raise RalphError(
             f"{len(there)} messages wait already, which together may have {ALTOGETHER:,} bytes",
-            "tell it after the next iteration has begun",
+            "tell it when an iteration has read them: ralph-wrap ps",
         )
     names = _names(directory)
     # The time orders messages of sessions that go on from one another, also if the clock was set back.
@@ -198,7 +198,8 @@ class Inbox:
                 log.warning(
                     "message.waits",
                     f"{len(there) - len(self._taken)} messages do not fit into this prompt, and wait",
-                    'an agent that takes its prompt as an argument gets 128 KiB; see prompt = "stdin"',
+                    "an agent that takes its prompt as an argument gets 128 KiB at most:"
+                    ' set prompt = "stdin" or "file" in [agents.NAME]',
                 )
                 break
             part += more
