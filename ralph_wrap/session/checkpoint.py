@@ -89,8 +89,6 @@ class Checkpoint:
         self._mirror = mirror
         if mirror is not None:
             mirror.spare = process_tree.spare
-            if tree is None:
-                mirror.withdraw()  # nothing of the session goes to the remote
         self._work: str | None = None  # the ref of the newest snapshot; empty if nothing is uncommitted
         self._lacking = ""  # why the snapshot lacks work
         self._failure = ""  # why the last snapshot failed: a reason that stays is said once

@@ -245,6 +245,8 @@ class Session:
         own_files: OwnFiles,
     ) -> None:
         """Make the session ready for its agent."""
+        if mirror is not None and workspace.tree is None:
+            mirror.withdraw()  # nothing of the session goes to the remote
         checkpoint = Checkpoint(context, workspace.tree, processes, own_files, mirror)
         self._at_end("remove the session's index", lambda: remove_private_index(claim.directory))
         clone = context.clone_end

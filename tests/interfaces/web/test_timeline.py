@@ -104,6 +104,10 @@ def test_a_commit_comes_after_what_led_to_it() -> None:
             "the agent reported tokens: 3, cost: $0.13",
         ),
         (
+            at(0, "notify.ended", notified="done", status=0, output=None),
+            "notify was run for done, and ended with status 0",
+        ),
+        (
             at(0, "new.in_a_later", resumed=True, is_x=False, n=3, x=None),
             "new in a later: resumed: yes, is x: no, n: 3",
         ),
