@@ -14,7 +14,7 @@ from typing import TypeVar
 from ralph_wrap.agents import aider, claude, codex, gemini, opencode
 from ralph_wrap.agents.definition import Agent, AgentHome
 from ralph_wrap.config import AgentSettings
-from ralph_wrap.config.settings import AgentInvocation, AgentTable
+from ralph_wrap.config.settings import AgentChoice, AgentInvocation, AgentTable
 from ralph_wrap.errors import AgentError, AgentNotFoundError, UsageError
 from ralph_wrap.system import container
 from ralph_wrap.system.log import Commands
@@ -53,7 +53,7 @@ def with_agent(settings: _Settings, typed: str = "ralph-wrap run") -> _Settings:
         typed: the command that the user has typed, for hints.
 
     Raises:
-        UsageError: neither an agent nor a command is given, or both are; the agent is unknown; or it has no
+        UsageError: neither an agent nor a command is given, or both are; an agent is unknown; or it has no
             prompt.
 
     """
@@ -68,20 +68,50 @@ def with_agent(settings: _Settings, typed: str = "ralph-wrap run") -> _Settings:
         commands = (f"{typed} --agent claude", f"{typed} -- COMMAND")
         offer = () if has_prompt else (QUICKSTART,)
         raise UsageError("no agent is given", Commands.of(*offer, *commands))
-    table = dict(settings.agents).get(settings.agent)
-    if table is None and settings.agent not in NAMES:
-        names = sorted({*NAMES, *dict(settings.agents)})
-        raise UsageError(
-            f"unknown agent {settings.agent!r}",
-            Commands.of(f"known agents: {', '.join(names)}", f"for another command: {typed} -- COMMAND"),
-        )
+    table = _table_of(settings, settings.agent, Commands.of(f"for another command: {typed} -- COMMAND"))
     if not has_prompt:
         agent = f"--agent {settings.agent}"
         raise UsageError(
             f"no prompt for {settings.agent}, and the project has no PROMPT.md",
             Commands.of(f"{QUICKSTART} {agent}", f"{typed} {agent} --prompt TEXT"),
         )
-    return _with_table(settings, table or AgentTable())
+    return _with_others(_with_table(settings, table))
+
+
+def _table_of(settings: AgentSettings, name: str, way: str = "") -> AgentTable:
+    """Return the table of an agent; an empty one if the configuration has none.
+
+    Arguments:
+        way: what else to do if it is unknown.
+
+    Raises:
+        UsageError: it is unknown.
+
+    """
+    table = dict(settings.agents).get(name)
+    if table is None and name not in NAMES:
+        names = sorted({*NAMES, *dict(settings.agents)})
+        ways = Commands.of(f"known agents: {', '.join(names)}", *filter(None, [way]))
+        raise UsageError(f"unknown agent {name!r}", ways)
+    return table or AgentTable()
+
+
+def _with_others(settings: _Settings) -> _Settings:
+    """Return the settings with the agents of ``fallback``.
+
+    None of them gets the model, the arguments or the conversation of the first agent.
+
+    Raises:
+        UsageError: one of them is unknown.
+
+    """
+    names = [name for name in dict.fromkeys(settings.fallback) if name != settings.agent]
+    others = []
+    for name in names:
+        alone = settings._replace(agent=name, model="", agent_arg=(), conversation="")
+        one = _with_table(alone, _table_of(settings, name))
+        others.append(AgentChoice(name, one.command, one.invocation))
+    return settings._replace(others=tuple(others))
 
 
 def _with_table(settings: _Settings, table: AgentTable) -> _Settings:
@@ -118,7 +148,7 @@ def _refuse_agent_options(settings: AgentSettings, typed: str) -> None:
         UsageError: a model or an argument is given, too.
 
     """
-    given = {"--model": settings.model, "--agent-arg": settings.agent_arg}
+    given = {"--model": settings.model, "--agent-arg": settings.agent_arg, "--fallback": settings.fallback}
     if options := [word for word, value in given.items() if value]:
         words = (*settings.command, *settings.agent_arg)
         advice = (

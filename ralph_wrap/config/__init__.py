@@ -97,7 +97,7 @@ def merge(
         of_job = _add_job(given, directory)
         if command and source != TYPED:
             # The typed command replaces an agent of a weaker source, and what belongs to it.
-            _remove(given, "agent", *_AGENT_OPTIONS)
+            _remove(given, "agent", "fallback", *_AGENT_OPTIONS)
         _forget_other_agent(given, values, sources)
         # A prompt and a prompt file exclude each other. Each of them replaces both of a weaker source.
         if given.keys() & {"prompt", "prompt_file"}:

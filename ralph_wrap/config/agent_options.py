@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ralph_wrap.config.parsers import AGENTS, FILE, FLAG, TEXT, WORDS
-from ralph_wrap.config.settings import AgentInvocation, AgentTable
+from ralph_wrap.config.settings import AgentChoice, AgentInvocation, AgentTable
 from ralph_wrap.config.table import KEY, Table, option
 
 _FILE_ONLY = (KEY,)
@@ -20,6 +20,7 @@ class AgentSettings(Table, group="agent"):
         invocation: how the session calls the agent.
         message: what the user says before the prompt, in the first iteration only.
         conversation: the agent's own session that the first iteration continues; empty for a new one.
+        others: the agents of *fallback*, as the session calls them.
 
     """
 
@@ -42,6 +43,12 @@ class AgentSettings(Table, group="agent"):
         default=(),
         kind=WORDS,
         help="Append this word to the agent's command; can be repeated.",
+    )
+    fallback: tuple[str, ...] = option(
+        default=(),
+        kind=WORDS,
+        help="The agent that goes on while the usage limit of the first one holds; can be repeated.",
+        metavar="NAME",
     )
     prompt: str | None = option(
         default=None,
@@ -86,3 +93,4 @@ class AgentSettings(Table, group="agent"):
     invocation: AgentInvocation = AgentInvocation()
     message: str = ""
     conversation: str = ""
+    others: tuple[AgentChoice, ...] = ()

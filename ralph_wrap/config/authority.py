@@ -105,7 +105,7 @@ def in_force(settings: Settings) -> Callable[[str], bool]:
             row.name for row in Settings.options if row.group == "worktree" and row.name != "isolation"
         }
     if not settings.agent:  # the user has typed a command
-        unused |= {"agent", "model", "agent_arg"}
+        unused |= {"agent", "model", "agent_arg", "fallback"}
     if not settings.merge_on_complete:
         unused |= {"check", "main"}
     if not settings.notify:
@@ -119,6 +119,6 @@ def in_force(settings: Settings) -> Callable[[str], bool]:
 
     def depends(key: str) -> bool:
         kind, _, agent = key.partition(".")
-        return agent == settings.agent if kind == "agents" else key not in unused
+        return agent in {settings.agent, *settings.fallback} if kind == "agents" else key not in unused
 
     return depends

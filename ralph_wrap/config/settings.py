@@ -89,6 +89,21 @@ class AgentInvocation(NamedTuple):
     resume: tuple[str, ...] = ()
 
 
+class AgentChoice(NamedTuple):
+    """An agent that goes on while a usage limit of the session's own agent holds.
+
+    Attributes:
+        agent: as in ``--agent``.
+        command: the words to execute.
+        invocation: how the session calls it.
+
+    """
+
+    agent: str
+    command: tuple[str, ...]
+    invocation: AgentInvocation
+
+
 class AgentTable(NamedTuple):
     """The table ``[agents.NAME]`` of the configuration file; a key that it lacks is ``None``.
 

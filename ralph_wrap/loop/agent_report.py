@@ -9,9 +9,9 @@ from ralph_wrap.agents.output.transcript import shortened
 from ralph_wrap.config import LoopLimits
 from ralph_wrap.loop import budget
 from ralph_wrap.loop.listener import IterationOutput
-from ralph_wrap.loop.login_watch import LoginWatch
 from ralph_wrap.loop.policy import CUT_SHORT, CutReason, Iteration, UsageLimitRefusal
 from ralph_wrap.loop.supervise import ASKED
+from ralph_wrap.loop.turns import LoopAgent
 from ralph_wrap.system.log import Commands, get_logger
 
 log = get_logger()
@@ -25,29 +25,26 @@ class AgentReports:
 
     Arguments:
         limits: the limits on tokens and cost, and the promise.
-        name: of the agent, for messages.
-        login: hears what the agent says of its login.
 
     Attributes:
         spending: tokens and cost of all iterations so far.
 
     """
 
-    def __init__(self, limits: LoopLimits, name: str, login: LoginWatch) -> None:
+    def __init__(self, limits: LoopLimits) -> None:
         self.spending = budget.TotalUsage()
         self._limits = limits
-        self._name = name
-        self._login = login
         self._is_blind = False
         self._has_warned_of_promise = False
 
-    def corrected(self, iteration: Iteration, output: IterationOutput) -> Iteration:
+    def corrected(self, iteration: Iteration, output: IterationOutput, agent: LoopAgent) -> Iteration:
         """Return the iteration, corrected by the agent's own report about it."""
         spent = output.spent
         self.spending = self.spending.and_(spent)
         if spent is not None:
             log.event(
                 "agent.reported",
+                agent=agent.name,
                 tokens=spent.tokens,
                 cost_usd=spent.cost,
                 turns=spent.turns,
@@ -72,24 +69,14 @@ class AgentReports:
             )
         if answer.promise.seen and not answer.promise.kept:
             self._warn_of_promise()
-        if iteration.cut is None and (said := self._login.complaint(iteration.status, output.failure)):
-            return self._logged_out(iteration, said)
+        if iteration.cut is None and (said := agent.login.complaint(iteration.status, output.failure)):
+            return _logged_out(iteration, agent, said)
         if output.failure is None:
             # An agent that was asked to end may not have come to its report.
             if not self._is_blind and iteration.status == 0 and iteration.cut is None:
                 self._is_blind = self._warn_of_blindness(spent)
             return iteration
         return self._failed(iteration, output.failure)
-
-    def _logged_out(self, iteration: Iteration, said: str) -> Iteration:
-        ways = [f"to log it in: {self._login.command}"] if self._login.command else []
-        log.warning(
-            "agent.not_logged_in",
-            f"{self._name} is not logged in: {said}",
-            Commands.of(*ways, "to see where it looks: ralph-wrap doctor"),
-            said=said,
-        )
-        return iteration._replace(status=iteration.status or FAILED, logged_out=said)
 
     def _failed(self, iteration: Iteration, failure: UsageLimitReached | AgentFailure) -> Iteration:
         iteration = iteration._replace(status=iteration.status or FAILED)
@@ -128,3 +115,17 @@ class AgentReports:
                 f"write in the prompt: When all is done, answer {until} on a line of its own.",
             )
         self._has_warned_of_promise = True
+
+
+def _logged_out(iteration: Iteration, agent: LoopAgent, said: str) -> Iteration:
+    command = agent.login.command
+    log.warning(
+        "agent.not_logged_in",
+        f"{agent.name} is not logged in: {said}",
+        Commands.of(
+            *([f"to log it in: {command}"] if command else []), "to see where it looks: ralph-wrap doctor"
+        ),
+        agent=agent.name,
+        said=said,
+    )
+    return iteration._replace(status=iteration.status or FAILED, logged_out=said)

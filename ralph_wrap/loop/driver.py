@@ -29,7 +29,7 @@ from ralph_wrap.loop.project_command import CommandRunner
 from ralph_wrap.loop.setup import set_up
 from ralph_wrap.loop.supervise import ASKED, AgentSupervisor
 from ralph_wrap.loop.terminal import find_terminal
-from ralph_wrap.loop.usage_limit import AgentAccount
+from ralph_wrap.loop.turns import Turns
 from ralph_wrap.loop.usage_limit_wait import UsageLimitWait, clock
 from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.output_relay import OutputRelay
@@ -54,6 +54,7 @@ class Driver:
 
     Attributes:
         gate: proves that the work is done; ``None`` without one.
+        turns: the agents of the session.
 
     """
 
@@ -80,8 +81,11 @@ class Driver:
         self._supervisor = AgentSupervisor(
             context, settings.grace, relay, signals, self._requests, self._progress
         )
+        # .ralph/run/sessions/<session> belongs to the session, .ralph/run to the project
+        self.turns = Turns(settings, context.environ, context.directory.parents[1] / "limits")
+        self._listener = listener
         self._runner = IterationRunner(
-            settings,
+            self.turns,
             settings,
             context,
             relay,
@@ -92,11 +96,12 @@ class Driver:
             promise_grace=promise_grace,
         )
         self._commands = CommandRunner(context, relay, self._supervisor, self._deadline)
-        environ = self._runner.environ
+        environ = self.turns.now.environ
         self.gate = Gate(settings, self._commands, context, relay, environ) if settings.verify else None
-        # .ralph/run/sessions/<session> belongs to the session, .ralph/run to the project
-        account = AgentAccount(context.directory.parents[1] / "limits", settings.agent, environ)
-        self._usage_limit_wait = UsageLimitWait(account, self._supervisor, self._progress)
+        self._usage_limit_waits = {
+            agent.name: UsageLimitWait(agent.account, self._supervisor, self._progress)
+            for agent in self.turns.all
+        }
 
     def run(self) -> LoopResult:
         """Run the setup command, then the loop to its end.
@@ -136,13 +141,16 @@ class Driver:
             number = self._started = state.iterations + 1
             iteration, now = self._iterate(number, before)
             status = iteration.status
-            state, decision = after(settings, state, iteration, settings.on_leak)
+            state, decision = self._decide(state, iteration)
             if settings.on_leak is OnLeak.REPORT and not isinstance(decision, EndLoop):
                 # After the last iteration the session looks, while it saves the worktree.
                 self._context.look_outside(f"during iteration {number}")
             if iteration.refused is not None:  # before a snapshot takes time
                 hold = decision.hold if isinstance(decision, RepeatIteration) else 0.0
-                self._usage_limit_wait.begin(iteration.refused, hold)
+                agent = self.turns.now.name
+                self._usage_limit_waits[agent].begin(
+                    iteration.refused, hold, agent, has_others=self.turns.has_others
+                )
             self._log_end(number, iteration, decision)
             if iteration.cut is CutReason.SIGNAL:
                 return self._signalled()
@@ -159,6 +167,19 @@ class Driver:
                 self._pause(decision.pause, number + 1)
                 self._context.look_outside(f"after iteration {number}")
 
+    def _decide(
+        self, state: LoopState, iteration: Iteration
+    ) -> tuple[LoopState, NextIteration | RepeatIteration | EndLoop]:
+        """Decide the step after an iteration; each agent has its own count of refusals."""
+        if self.turns.set_aside(iteration):
+            return state, RepeatIteration(0.0)
+        agent = self.turns.now
+        state, decision = after(
+            self._settings, state._replace(holds=agent.holds), iteration, self._settings.on_leak
+        )
+        agent.holds = state.holds
+        return state, decision
+
     def _iterate(self, number: int, before: str) -> tuple[Iteration, str]:
         """Run one iteration, and compare the workspace if its changes matter for the decision.
 
@@ -169,8 +190,9 @@ class Driver:
             The result, and the new state; empty if nobody has looked.
 
         """
-        self._context.begin(number)
-        log.event("iteration.started", iteration=number)
+        self._context.begin(number, self.turns.instead)
+        self._listener.change_format(self.turns.now.settings.invocation.output)
+        log.event("iteration.started", iteration=number, agent=self.turns.now.name)
         self._progress.begin(number)
         gate = self.gate
         iteration = self._runner.run(number, gate.part if gate else b"")
@@ -249,23 +271,26 @@ class Driver:
         This session or another one may have found the limit.
         """
         announced, number = 0.0, state.iterations + 1
-        while until := self._usage_limit_wait.until:
+        while until := self.turns.choose(self._usage_limit_waits, number):
+            wait = self._usage_limit_waits[self.turns.now.name]
             if self._cancel.requested or self._requests.look():
                 return self._ended_early(status)
             if abs(until - announced) > 1:  # by the clock of this boot, it differs a little each time
-                self._usage_limit_wait.announce(until, number)
+                wait.announce(until, number)
                 if not announced:
                     self._context.notify(
                         "usage-limit",
                         f"the usage limit is reached: iteration {number} waits until {clock(until)}",
                     )
                 announced = until
-            self._usage_limit_wait.wait(until, self._deadline)
+            wait.wait(until, self._deadline)
             self._context.look_outside(f"before iteration {number}")
             if self._deadline and time.monotonic() >= self._deadline:
                 log.warning("limit.reached", "max-time reached while the usage limit holds")
                 return LoopResult("usage-limit", status or (0 if state.iterations else FAILED), self._started)
-        if announced:
+        if news := self.turns.take_news():
+            self._context.notify("usage-limit", news)
+        elif announced:
             self._context.notify("usage-limit", f"the usage limit is over: iteration {number} begins")
         return None
 
@@ -327,6 +352,7 @@ class Driver:
             "iteration.ended",
             message,
             iteration=number,
+            agent=self.turns.now.name,
             status=iteration.status,
             promised=iteration.promised,
             changed=iteration.changed,

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 
-from ralph_wrap import agents
-from ralph_wrap.config import AgentSettings, LoopLimits
+from ralph_wrap.config import LoopLimits
 from ralph_wrap.loop import budget, prompt
 from ralph_wrap.loop.agent_report import AgentReports
-from ralph_wrap.loop.conversation import AgentConversation
 from ralph_wrap.loop.iteration_context import IterationContext
 from ralph_wrap.loop.limits import IterationLimits
 from ralph_wrap.loop.listener import OutputListener
-from ralph_wrap.loop.login_watch import LoginWatch
 from ralph_wrap.loop.policy import Iteration
 from ralph_wrap.loop.start_error import unstarted
 from ralph_wrap.loop.supervise import ASKED, AgentSupervisor, Termination
 from ralph_wrap.loop.terminal import Terminal
+from ralph_wrap.loop.turns import Turns
 from ralph_wrap.system import process
 from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.output_relay import OutputRelay
@@ -30,7 +28,7 @@ class IterationRunner:
     """Runs single iterations of one session.
 
     Arguments:
-        agent: the command, and the prompt.
+        turns: the agent that works now.
         limits: of the loop and of an iteration.
         context: directory, environment and callbacks for each iteration.
         relay: moves the output of the agent.
@@ -40,14 +38,11 @@ class IterationRunner:
         deadline: of the whole loop, as :func:`time.monotonic` counts; ``None`` for none.
         promise_grace: seconds that an agent may keep running after its promise.
 
-    Attributes:
-        environ: the environment of the agent, with the variables of its configuration.
-
     """
 
     def __init__(
         self,
-        agent: AgentSettings,
+        turns: Turns,
         limits: LoopLimits,
         context: IterationContext,
         relay: OutputRelay,
@@ -58,20 +53,17 @@ class IterationRunner:
         deadline: float | None,
         promise_grace: float,
     ) -> None:
-        self._agent = agent
+        self._turns = turns
         self._limits = limits
         self._context = context
-        self.environ = {**context.environ, **dict(agent.invocation.env)}
         self._relay = relay
         self._listener = listener
         self._supervisor = supervisor
         self._terminal = terminal
         self._deadline = deadline
         self._promise_grace = promise_grace
-        self._login = LoginWatch(agents.of_command(agent.command, agent.agent))
-        self._reports = AgentReports(limits, agent.agent or agent.command[0], self._login)
-        self._conversation = AgentConversation(agent)
-        self._message = agent.message
+        self._reports = AgentReports(limits)
+        self._message = turns.now.settings.message
 
     def run(self, number: int, part: bytes = b"") -> Iteration:
         """Run the agent once; a prompt that cannot be read is a failed iteration.
@@ -94,8 +86,9 @@ class IterationRunner:
             )
             return Iteration(1)
         ending = Termination()
-        self._login.begin()
-        with self._relay.heard_on_stderr(self._login.hear):
+        agent = self._turns.now
+        agent.login.begin()
+        with self._relay.heard_on_stderr(agent.login.hear):
             with self._terminal.lent():
                 try:
                     group = self._spawn(command, stdin, number)
@@ -106,9 +99,10 @@ class IterationRunner:
                 log.event(
                     "agent.started",
                     pid=group.pid,
-                    command=list(self._agent.command),
-                    output=self._agent.invocation.output,
-                    resumed=self._conversation.session or None,
+                    agent=agent.name,
+                    command=list(agent.settings.command),
+                    output=agent.settings.invocation.output,
+                    resumed=agent.conversation.session or None,
                 )
                 self._context.inbox.note_started(number)
                 iteration = self._watch(group, ending)
@@ -118,17 +112,18 @@ class IterationRunner:
         log.event("agent.exited", pid=group.pid, status=iteration.status)
         heard = self._listener.finish()
         self._relay.show(heard.shown)
-        reported = self._reports.corrected(iteration, heard)
-        if reported.refused is None and not (reported.failed and self._conversation.session):
+        reported = self._reports.corrected(iteration, heard, agent)
+        agent.count(reported, heard.spent)
+        if reported.refused is None and not (reported.failed and agent.conversation.session):
             self._message = ""  # the agent has read it
-        self._conversation.note(reported, heard.session)
+        agent.conversation.note(reported, heard.session)
         well = reported.refused is None and not reported.failed and reported.cut not in ASKED
         self._context.inbox.note_ended(number, well=well)
         return reported
 
     def _prepare(self, number: int, part: bytes) -> tuple[int | None, tuple[str, ...]]:
         """Return the standard input and the command of the agent."""
-        agent, limits = self._agent, self._limits
+        agent, limits = self._turns.now.settings, self._limits
         content = prompt.content(agent)
         if self._message:
             content = self._message.encode("utf-8", "surrogateescape") + b"\n\n" + (content or b"")
@@ -140,12 +135,12 @@ class IterationRunner:
         if content is not None:
             content = before + content
         self._listener.expect_echo(content or b"")
-        resuming = agent._replace(command=self._conversation.command())
+        resuming = agent._replace(command=self._turns.now.conversation.command())
         stdin, command = prompt.hand_over(resuming, content, self._context.directory)
         return stdin, budget.capped(limits, agent.invocation, command, self._reports.spending)
 
     def _failed_prompt(self) -> str:
-        file = self._agent.prompt_file
+        file = self._turns.now.settings.prompt_file
         return f"prompt file {file} cannot be read" if file else "the prompt cannot be passed to the agent"
 
     def _spawn(self, command: tuple[str, ...], stdin: int | None, number: int) -> process.ProcessGroup:
@@ -156,7 +151,7 @@ class IterationRunner:
         spec = process.ProcessSpec(
             command,
             cwd=cwd,
-            env={**self.environ, "RALPH_ITERATION": str(number), "PWD": str(cwd)},
+            env={**self._turns.now.environ, "RALPH_ITERATION": str(number), "PWD": str(cwd)},
             streams=streams,
             inherited=self._context.inherited,
             terminal=self._terminal.descriptor,
@@ -169,7 +164,7 @@ class IterationRunner:
                 error,
                 command[0],
                 cwd,
-                self._agent.project,
+                self._turns.now.settings.project,
                 isolated=context.isolated,
                 wanted=context.wanted,
             ) from None

@@ -32,7 +32,7 @@ class IterationContext(NamedTuple):
         inbox: what a person tells the session.
         look: returns a text that differs between states of the workspace; empty if it is unknown.
         pristine: this text for the new workspace, if it is known.
-        begin: called before each iteration with its number.
+        begin: called before each iteration with its number, and the agent that works in place of the first.
         spawned: called after each start of an agent.
         process_tree: the processes that the agent has started.
         end_leftovers: ends these processes; the argument is the grace in seconds. They already got a signal.
@@ -67,7 +67,7 @@ class IterationContext(NamedTuple):
     inbox: Inbox
     look: Callable[[], str]
     pristine: str
-    begin: Callable[[int], None]
+    begin: Callable[[int, str], None]
     spawned: Callable[[], None]
     process_tree: ProcessTree
     end_leftovers: Callable[[float], object]

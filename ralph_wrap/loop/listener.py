@@ -62,6 +62,7 @@ class OutputListener:
 
     def __init__(self, agent: AgentSettings, until: str, blocked: str = "") -> None:
         output = agent.invocation.output
+        self._output = output
         self._reader = None if output == "text" else OutputReader(output)
         self._readable = None if agent.raw else TranscriptFormatter()
         self._plain = AnswerReader(until, blocked)
@@ -92,6 +93,12 @@ class OutputListener:
     def has_answered(self) -> bool:
         """Whether the final answer or a failure has arrived, and the agent spent nothing since."""
         return self._answered
+
+    def change_format(self, output: str) -> None:
+        """Read another format from now on; called between two iterations."""
+        if output != self._output:
+            self._output = output
+            self._reader = None if output == "text" else OutputReader(output)
 
     def expect_echo(self, prompt: bytes) -> None:
         """Name the prompt of the next iteration: an answer that repeats it keeps no promise."""

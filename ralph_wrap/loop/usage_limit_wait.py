@@ -37,13 +37,17 @@ class UsageLimitWait:
         """End of the usage limit, in seconds since the epoch; 0 if there is none."""
         return self._account.refused_until(time.time())
 
-    def begin(self, refusal: UsageLimitRefusal, seconds: float) -> None:
+    def begin(
+        self, refusal: UsageLimitRefusal, seconds: float, agent: str, *, has_others: bool = False
+    ) -> None:
         """Record a usage limit of this length, share it with the other sessions, and log it.
 
         The message comes last. A session that starts after it must know the limit, and not ask again.
 
         Arguments:
             seconds: 0 if no iteration waits for its end.
+            agent: its name.
+            has_others: another agent of the session may go on meanwhile.
 
         """
         now = time.time()
@@ -54,8 +58,13 @@ class UsageLimitWait:
         except OSError as error:
             log.event("limit.not_shared", reason=str(error))
         at = "" if refusal.until is None else f" until {clock(refusal.until)}"
+        whose = f"the usage limit of {agent}" if has_others else "the agent's usage limit"
         log.warning(
-            "agent.limited", f"the agent's usage limit is reached{at}: {refusal.message}", until=refusal.until
+            "agent.limited",
+            f"{whose} is reached{at}: {refusal.message}",
+            until=refusal.until,
+            agent=agent,
+            fallback=has_others,
         )
 
     def announce(self, until: float, number: int) -> None:

@@ -121,7 +121,7 @@ class AgentLoop:
             context = context._replace(start=self._owing(start))
             stack.callback(run_step, "run teardown", lambda: self._tear_down(context, relay))
         driver = Driver(settings, context, relay, listener, self._signals)
-        self._state.gate = driver.gate
+        self._state.gate, self._state.turns = driver.gate, driver.turns
         self._state.result = driver.run()
         return self._state.result
 
@@ -256,9 +256,9 @@ class AgentLoop:
             return None
         return gate_memory.read(self._claim.registry.sessions / earlier, self._context.project)
 
-    def _begin(self, number: int) -> None:
+    def _begin(self, number: int, instead: str) -> None:
         self._files.restore()
-        try_update(self._claim, iteration=number, agents_unseen=False)
+        try_update(self._claim, iteration=number, agent_now=instead, agents_unseen=False)
 
     def _note_agent(self) -> None:
         self._state.agent_started = True

@@ -11,7 +11,7 @@ from typing import Any
 from ralph_wrap.config import OnLeak, Settings
 from ralph_wrap.errors import GitError, RalphError, explained
 from ralph_wrap.git import Git, count_commits, has_ref
-from ralph_wrap.loop import Gate, LoopResult, OutputListener
+from ralph_wrap.loop import Gate, LoopResult, OutputListener, Turns
 from ralph_wrap.session import exit_report
 from ralph_wrap.session.clone_end import CloneEnd
 from ralph_wrap.session.context import SessionContext
@@ -58,6 +58,7 @@ class SessionState:
         listener: reads the agent's output.
         gate: proves that the work is done; ``None`` without one.
         teardown: what became of the teardown; ``None`` without one.
+        turns: the agents, and what each has done.
         report: the report, once it is written.
         commits: the number of commits on the branch of a clone, which may not be in the repository.
         stuck: the work of a clone is still in its replica; the next sweep brings it out.
@@ -78,6 +79,7 @@ class SessionState:
         self.listener: OutputListener | None = None
         self.gate: Gate | None = None
         self.teardown: TeardownEnd | None = None
+        self.turns: Turns | None = None
         self.report: SessionReport | None = None
         self.commits: int | None = None
         self.stuck = False
@@ -221,6 +223,7 @@ class SessionEnd:
             verify=state.gate.report() if state.gate else None,
             unread=tuple(message.text for message in told.waiting(self._claim.directory)),
             teardown=report_of(state.teardown),
+            agents=state.turns.report() if state.turns else None,
         )
         if state.result and state.result.logged_out:
             report = report._replace(error=state.result.logged_out)

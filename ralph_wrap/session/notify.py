@@ -16,7 +16,7 @@ from ralph_wrap.errors import GitError
 from ralph_wrap.git import environment_without_repository
 from ralph_wrap.state.project import Project
 from ralph_wrap.state.record import SessionRecord
-from ralph_wrap.state.report import BLOCKED, NOT_LOGGED_IN, SessionReport
+from ralph_wrap.state.report import BLOCKED, NOT_LOGGED_IN, SessionReport, agents_in_words
 from ralph_wrap.state.wording import ending_in_words
 from ralph_wrap.system import files
 from ralph_wrap.system.cancel import NEVER
@@ -86,6 +86,8 @@ def summary_of(report: SessionReport) -> str:
     words = " ".join(parts)
     if report.branch and report.commits:
         words += f", {report.commits} commit{'' if report.commits == 1 else 's'} on {report.branch}"
+    if len(report.agents or ()) > 1:
+        words += f" ({agents_in_words(report)})"
     if report.question:
         words += f": {shortened(one_line(' '.join(report.question.split())), _QUESTION)}"
     if report.ended_by == NOT_LOGGED_IN and report.error:

@@ -63,6 +63,7 @@ class SessionEntry(NamedTuple):
         waits_until: the end of the usage limit for which it waits: UTC, ISO 8601; ``None`` if it does not.
         waits_for_room: it waits, because a disk is full.
         commits: commits on *branch* since the session began; of a finished one, until its end.
+        agent_now: the agent that works in place of *agent*, whose usage limit holds; ``None`` for none.
         branch_gone: the session has ended, and *branch* is not here: dropped, renamed, deleted or elsewhere.
         port: the first of the ports for its servers (``RALPH_PORT``); ``None`` unless the session is live.
         messages: how many messages wait for its next iteration (``ralph-wrap tell``), or how many it has not
@@ -97,6 +98,7 @@ class SessionEntry(NamedTuple):
     port: int | None = None
     branch_gone: bool = False
     messages: int = 0
+    agent_now: str | None = None
 
 
 class FoundSession(NamedTuple):
@@ -439,6 +441,7 @@ def _entry(
         messages=told.count_unread(registered[0].sessions / found.session)
         if verdict in {Verdict.LIVE, Verdict.FOREIGN} and registered
         else 0,
+        agent_now=found.agent_now or None if verdict is Verdict.LIVE else None,
     )
 
 

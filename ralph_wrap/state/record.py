@@ -48,6 +48,7 @@ class SessionRecord(NamedTuple):
         agents_unseen: the files of the session were deleted while its agent ran, and the agent holds the lock
             of a deleted file. So a free lock does not prove that the agent has ended.
         port: the first of the ports for servers of its agent, ``RALPH_PORT``; 0 before the agent has started.
+        agent_now: the agent that works in place of *agent*, whose usage limit holds; empty for none.
         extra: keys that this version does not know; they are kept unchanged.
 
     """
@@ -82,6 +83,7 @@ class SessionRecord(NamedTuple):
     task: str = ""
     agents_unseen: bool = False
     port: int = 0
+    agent_now: str = ""
     extra: Mapping[str, Any] = MappingProxyType({})
 
     @property

@@ -144,6 +144,8 @@ class SessionReport(NamedTuple):
         teardown: the command that ran before the worktree was saved: its result (passed, failed, not run, or
             later, when the worktree goes), its text, exit status and seconds, and the reason if it has not
             passed; ``None`` without one.
+        agents: what each agent has done, if there are others for a usage limit (``fallback``): name,
+            iterations, tokens and cost of each that has worked; ``None`` with one agent.
         proof: a signature of the end, which a batch checks; ``None`` if there is no place for a key.
         cut: how many entries each list has that is cut here, after 1,000 entries; the whole list is in a file
             beside the report, ``saved_paths.jsonl`` for example, one JSON text a line.
@@ -186,6 +188,7 @@ class SessionReport(NamedTuple):
     verify: dict[str, Any] | None = None
     unread: tuple[str, ...] = ()
     teardown: dict[str, Any] | None = None
+    agents: tuple[dict[str, Any], ...] | None = None
     proof: str | None = None
     cut: Mapping[str, int] = MappingProxyType({})
 
@@ -358,8 +361,7 @@ def summary(report: SessionReport, log: Path, location: str = "") -> str:
     if report.ended_by in _LIMITS:
         rows.append(("limit", _NO_WORKTREE if _has_lost_worktree(report) else _LIMITS[report.ended_by]))
     rows += _asked(report)
-    if report.ended_by == NOT_LOGGED_IN and report.error:
-        rows.append(("agent said", report.error))
+    rows += _of_agents(report)
     rows += _verified(report)
     rows += _unread(report)
     rows += _taken_up(report)
@@ -525,6 +527,26 @@ def _asked(report: SessionReport) -> Iterator[tuple[str, str]]:
     """Yield what a blocked agent asks, line by line."""
     lines = [one_line(line) for line in str(report.question or "").splitlines() if line.strip()]
     yield from _named("question", lines, len(lines), " lines: see report.json")
+
+
+def _of_agents(report: SessionReport) -> Iterator[tuple[str, str]]:
+    """Yield what an agent says that is not logged in, and what each of several agents has done."""
+    if report.ended_by == NOT_LOGGED_IN and report.error:
+        yield "agent said", report.error
+    if report.agents:
+        yield "agents", agents_in_words(report)
+
+
+def agents_in_words(report: SessionReport) -> str:
+    """Return what each of several agents has done, in words; empty if there was one."""
+    shares = []
+    for entry in report.agents or ():
+        cost = entry.get("cost_usd")
+        spent = f", ${cost:.2f}" if isinstance(cost, int | float) else ""
+        shares.append(
+            f"{entry.get('agent')} {_counted(int(entry.get('iterations') or 0), 'iteration')}{spent}"
+        )
+    return "; ".join(shares)
 
 
 def _verified(report: SessionReport) -> Iterator[tuple[str, str]]:

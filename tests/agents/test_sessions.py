@@ -18,6 +18,7 @@ from tests.agents.programs import PROGRAMS, as_users_start_it, with_subscription
 from tests.agents.refusals import REFUSALS, UNTIL
 from tests.agents.script import Dropping, Failing, Hanging, Limited, Say, Shell, Write
 from tests.agents.server import Model
+from tests.support.agent_script import TRUSTED
 from tests.support.processes import left, running
 from tests.support.sessions import Session, assert_ended_by, read_events
 from tests.support.wait import eventually
@@ -137,6 +138,49 @@ def test_a_usage_limit_is_known_with_its_time(program: Program, repo: Repo, tmp_
         "opencode": pytest.approx(UNTIL, abs=60),
     }.get(program.name)
     assert printed["level"] == "warning"
+
+
+@pytest.mark.parametrize("program", ["claude"], indirect=True)
+def test_codex_goes_on_while_the_limit_of_claude_holds(program: Program, repo: Repo, tmp_path: Path) -> None:
+    """And Claude Code again after it; each goes on with its own conversation, model and permissions."""
+    codex = PROGRAMS["codex"]
+    repo.write(".ralph/config.toml", "keep_conversation = true\n")
+    # Each launcher tells its own model of the iteration.
+    claude_iteration, codex_iteration = tmp_path / "claude-iteration", tmp_path / "codex-iteration"
+    of_claude: list[list[Turn]] = [[WORK, Say("On.")], [Limited(UNTIL)]]
+    of_codex: list[list[Turn]] = [[WORK, Say("On.")]]
+    with Model(of_claude, claude_iteration) as first, Model(of_codex, codex_iteration) as second:
+        env = with_subscription(program.set_up(tmp_path / "home", first.url, claude_iteration))
+        env |= codex.set_up(tmp_path / "home", second.url, codex_iteration)
+        words = ("-a", "claude", "--model", "opus", "--fallback", "codex", "--delay", "4s", "-p", ASKED)
+        with Session(repo.path, *words, "--ignore", "exclude", env={**env, **TRUSTED}) as session:
+
+            def codex_has_worked_twice() -> bool:
+                events = read_events(session.directory)
+                ended = [event for event in events if event["event"] == "iteration.ended"]
+                return [event["agent"] for event in ended].count("codex") > 1
+
+            eventually(codex_has_worked_twice, "two iterations of Codex", cap=PATIENCE)
+            of_claude[1:] = [[Say(PROMISE)]]  # the limit has ended, which a user may say
+            (limit,) = repo.path.glob(".ralph/run/limits/claude-*.json")
+            limit.unlink()
+            result = session.finish(PATIENCE)
+    turns = [event["agent"] for event in result.events if event["event"] == "iteration.started"]
+    assert (result.report["ended_by"], turns[:3], turns[-1]) == (
+        "promise",
+        ["claude", "claude", "codex"],
+        "claude",
+    )
+    assert set(turns[2:-1]) == {"codex"}
+    started = [event for event in result.events if event["event"] == "agent.started"]
+    resumed = [event["resumed"] for event in started]
+    of_first = {event["resumed"] for event in started[1:] if event["agent"] == "claude"}
+    assert (resumed[0], resumed[2], len(of_first), None in of_first) == (None, None, 1, False)
+    assert not of_first & {event["resumed"] for event in started if event["agent"] == "codex"}
+    assert {body["model"] for _, body in second.requests} == {"scripted"}
+    shares = {entry["agent"]: entry for entry in result.report["agents"]}
+    assert (shares["claude"]["cost_usd"] > 0, shares["codex"]["cost_usd"]) == (True, None)
+    assert shares["codex"]["iterations"] == turns.count("codex")
 
 
 @pytest.mark.parametrize("program", ["claude", "codex", "gemini"], indirect=True)

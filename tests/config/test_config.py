@@ -31,6 +31,7 @@ VALUES: dict[str, tuple[str, Any, str, Any]] = {
     "agent": ("one", "one", "two", "two"),
     "model": ("big", "big", "small", "small"),
     "agent_arg": ("--fast", ("--fast",), "--slow", ("--slow",)),
+    "fallback": ("codex", ("codex",), "gemini", ("gemini",)),
     "prompt": ("do this", "do this", "do that", "do that"),
     "prompt_file": ("one.md", Path("one.md"), "two.md", Path("two.md")),
     "name": ("Login", "Login", "Logout", "Logout"),
@@ -132,6 +133,7 @@ def test_options_are_settings() -> None:
         "worktree_name",
         "message",
         "conversation",
+        "others",
     }
     assert {row.name for row in Settings.options} == {*Settings._fields} - plain
 

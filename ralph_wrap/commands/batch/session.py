@@ -120,7 +120,7 @@ class BatchSession:
         elif name == "agent.reported":
             self._cost += event.get("cost_usd") or 0.0
             self.state = self.state._replace(cost_usd=self.state.cost_usd + (event.get("cost_usd") or 0.0))
-        elif name in {"limit.waiting", "agent.limited"}:
+        elif name == "limit.waiting" or (name == "agent.limited" and not event.get("fallback")):
             self.limited_until = max(self.limited_until, event.get("until") or 0.0)
         message = event.get("message")
         if not isinstance(message, str) or name in _SAID_OTHERWISE:

@@ -142,7 +142,7 @@ _CELLS: dict[str, Callable[[SessionEntry], object]] = {
     "STATE": lambda entry: state_of(
         entry.verdict, entry.ended_by, entry.state, entry.waits_until, entry.waits_for_room
     ),
-    "AGENT": lambda entry: entry.agent,
+    "AGENT": lambda entry: f"{entry.agent_now} for {entry.agent}" if entry.agent_now else entry.agent,
     "ITERATION": lambda entry: entry.iteration,
     "AGE": lambda entry: None if entry.age is None else tables.age(entry.age),
     "CPU": lambda entry: None if entry.cpu_percent is None else f"{entry.cpu_percent:.0f}%",

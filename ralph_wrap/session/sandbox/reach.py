@@ -6,11 +6,14 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 from ralph_wrap import agents
 from ralph_wrap.agents import Agent
 from ralph_wrap.agents.definition import below_home
+from ralph_wrap.config import Settings
+from ralph_wrap.config.settings import AgentChoice
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.sandbox.backend import SandboxBackend
 from ralph_wrap.session.sandbox.bubblewrap import Reach
@@ -63,8 +66,7 @@ def reach_of(context: SessionContext, workspace: Workspace, backend: SandboxBack
         writable, read_only = _of_worktree(workspace.tree)
     else:
         writable, read_only = _of_plain_root(context, workspace)
-    program = agents.of_command(settings.command, settings.agent)
-    fresh, entries, copied = _of_agent(program, home, {**environ, **dict(settings.invocation.env)})
+    fresh, entries, copied = _of_agents(settings, home, environ)
     visible = [home, context.project.root, context.project.checkout, *_programs(context)]
     if repository is not None:
         visible.append(repository.common_dir)
@@ -112,6 +114,19 @@ def _of_plain_root(context: SessionContext, workspace: Workspace) -> tuple[list[
     common = repository.common_dir
     shared = [common / name for name in _SHARED]
     return [workspace.path, common], [*records, *shared]
+
+
+def _of_agents(
+    settings: Settings, home: Path, environ: Mapping[str, str]
+) -> tuple[tuple[Path, ...], tuple[tuple[Path, bool], ...], tuple[Path, ...]]:
+    """Return the fields *fresh*, *entries* and *copied* for all agents of the session."""
+    first = AgentChoice(settings.agent, settings.command, settings.invocation)
+    reaches = [
+        _of_agent(agents.of_command(one.command, one.agent), home, {**environ, **dict(one.invocation.env)})
+        for one in (first, *settings.others)
+    ]
+    fresh, entries, copied = zip(*reaches, strict=True)
+    return tuple(chain(*fresh)), tuple(chain(*entries)), tuple(chain(*copied))
 
 
 def _of_agent(
