@@ -220,7 +220,8 @@ class SessionRecovery:
         """
         record = self._record
         path = self.directory / "report.json"
-        for written in (path, *(self.directory / name for name in (START, OWED, "output.log"))):
+        names = (START, OWED, gate_memory.GATE, "output.log")
+        for written in (path, *(self.directory / name for name in names)):
             for leftover in files.temporaries(written):
                 leftover.unlink()
         remove_private_index(self.directory)

@@ -17,7 +17,8 @@ from ralph_wrap.system.document import DocumentFormat, convert_fields
 
 _KIND = "gate"  # of what is signed here
 _FORMAT = DocumentFormat(version=1, indent=1)
-_NAME = "gate.json"
+GATE = "gate.json"
+"""The name of the file in a session's directory."""
 
 
 class RememberedGate(NamedTuple):
@@ -70,14 +71,14 @@ def write(gate: RememberedGate, directory: Path, project: Project) -> None:
     """
     signature = session_start.signature(_KIND, gate, directory, project)
     files.replace(
-        directory / _NAME, _FORMAT.encode(gate._asdict() | {"signature": signature}), sync=False, mode=0o600
+        directory / GATE, _FORMAT.encode(gate._asdict() | {"signature": signature}), sync=False, mode=0o600
     )
 
 
 def read(directory: Path, project: Project) -> RememberedGate | None:
     """Return the last run of the gate of a session; ``None`` if nothing says it that we have written."""
     try:
-        return _FORMAT.read(directory / _NAME, lambda loaded: _genuine(loaded, directory, project))
+        return _FORMAT.read(directory / GATE, lambda loaded: _genuine(loaded, directory, project))
     except (OSError, ValueError):
         return None
 

@@ -91,6 +91,16 @@ def test_a_killed_session_has_run_its_gate(repo: Repo) -> None:
     assert (report["ended_by"], verify["command"]) == ("killed", "echo tested")
 
 
+def test_a_sweep_takes_away_what_a_kill_has_left_beside_it(repo: Repo) -> None:
+    """A file that was being written when the kill came."""
+    agent = (
+        'for one in "$RALPH_PROJECT"/.ralph/run/sessions/*; do : > "$one/.gate.json.0123456789abcdef"; done'
+    )
+    report = _killed(repo, f"{agent}; touch ready; sleep 600")
+    directory = repo.path / ".ralph/run/sessions" / report["session"]
+    assert [path.name for path in directory.iterdir() if "gate.json" in path.name] == []
+
+
 def test_a_killed_session_without_a_run_says_nothing(repo: Repo) -> None:
     """As one without a gate."""
     assert _killed(repo, "touch ready; sleep 600")["verify"] is None
