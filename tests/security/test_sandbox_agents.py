@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.agent_script import PROMISE, TRUSTED, limited, result_line
 from tests.support.sandboxes import PYTHON
 from tests.support.sessions import PROGRAM, run
 from tests.support.terminal import CTRL_C, Terminal
@@ -74,6 +75,29 @@ def test_an_agent_changes_only_what_its_other_runs_do_not_execute(repo: Repo, ho
         ".claude/shell-snapshots/old": "old",
         ".claude.json": "old",
     }
+
+
+def test_a_fallback_keeps_its_own_files_too(repo: Repo, home: Path, bwrap: str) -> None:
+    """Its login and conversations last, as those of the first agent do."""
+    (home / "bin").mkdir()
+    bodies = {
+        "claude": f"echo new > ~/.claude/projects/new\n{limited(3600)}exit 1\n",
+        "codex": f"echo new > ~/.codex/sessions/new; echo new > ~/.codex/new\n{result_line(PROMISE)}",
+    }
+    for name, body in bodies.items():
+        program = home / "bin" / name
+        program.write_text(f"#!/bin/sh\n{body}")
+        program.chmod(0o755)
+    repo.write(
+        ".ralph/config.toml",
+        "".join(f"[agents.{name}]\ncommand = ['{home}/bin/{name}']\noutput = 'claude'\n" for name in bodies),
+    )
+    options = ("-a", "claude", "--fallback", "codex", "-p", "x", "-n", "1", "--sandbox", bwrap)
+    result = run(repo.path, *options, env=TRUSTED)
+    assert result.ending == ("promise", 1, 0), result.stderr
+    assert (home / ".claude/projects/new").exists()
+    assert [path.name for path in (home / ".codex").rglob("new")] == ["new"]
+    assert (home / ".codex/sessions/new").exists()
 
 
 TYPE = (

@@ -77,7 +77,7 @@ def examine(directory: Path, environ: Mapping[str, str], root: Path = Path("/"))
         *storage.mounts(project, contained=mark(root) is not None),
         container.first_process(root, os.getpid()),
         container.stop_timeout(root),
-        *project_checks.agents(environ, str(settings.stated.get("agent", "")), dict(settings.agents)),
+        *project_checks.agents(environ, _chosen(settings), dict(settings.agents)),
         project_checks.python(),
     )
     return Diagnosis(checks, _problem(checks, project.obstacle))
@@ -155,6 +155,12 @@ def _base(settings: Settings, project: Project) -> DoctorCheck:
         why,
         "git config --global user.name NAME && git config --global user.email ADDRESS",
     )
+
+
+def _chosen(settings: Settings) -> set[str]:
+    """Return the agents that the configuration names: the first one, and its fallback."""
+    names = (str(settings.stated.get(key, "")) for key in ("agent", "fallback"))
+    return {name for text in names for name in text.split("\n") if name}
 
 
 def _problem(checks: tuple[DoctorCheck, ...], obstacle: RalphError | None) -> RalphError | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from ralph_wrap.agents import NAMES, Agent, installed, known
@@ -295,12 +295,12 @@ def commands(settings: Settings, project: Project) -> DoctorCheck:
 
 
 def agents(
-    environ: Mapping[str, str], chosen: str, tables: Mapping[str, AgentTable]
+    environ: Mapping[str, str], chosen: Collection[str], tables: Mapping[str, AgentTable]
 ) -> Iterator[DoctorCheck]:
     """Check which agents are installed; a missing agent is only a note, and none if nobody has chosen it.
 
     Arguments:
-        chosen: the agent in the configuration; empty for none.
+        chosen: the agents in the configuration: the first one, and its fallback.
         tables: the agents of the configuration, by name.
 
     """
@@ -311,9 +311,9 @@ def agents(
             yield fine(check, path, why)
             table = tables.get(name)
             yield _login(known(name), {**environ, **dict((table.env if table else None) or ())})
-        elif name == chosen:
+        elif name in chosen:
             yield noted(check, "not installed", why, known(name).install)
-    others = ", ".join(name for name in NAMES if name not in paths and name != chosen)
+    others = ", ".join(name for name in NAMES if name not in paths and name not in chosen)
     why = "--agent NAME runs one of these; any other command goes after --"
     if others and (paths or chosen):
         yield fine("other agents", f"not installed: {others}", why)

@@ -207,6 +207,14 @@ def test_the_agent_of_the_project_is_named_if_it_is_missing(repo: Repo, host: Pa
     assert verdict_of(found, "other agents")[0] == "ok"
 
 
+def test_a_fallback_that_is_missing_is_named(repo: Repo, host: Path, tmp_path: Path) -> None:
+    """Each of them, as the agent of the project."""
+    repo.write(".ralph/config.toml", 'agent = "codex"\nfallback = ["claude", "gemini"]\n')
+    found = examine(repo.path, with_environ(PATH=path_without_git(tmp_path / "bin")), host)
+    for name in ("codex", "claude", "gemini"):
+        assert verdict_of(found, f"agent {name}") == ("note", "not installed")
+
+
 def test_the_version_of_python_is_shown(repo: Repo, host: Path) -> None:
     """A person who reads the answer on another machine needs it."""
     assert verdict_of(examine(repo.path, os.environ, host), "python") == ("ok", platform.python_version())
