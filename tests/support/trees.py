@@ -144,6 +144,35 @@ def edit_while_staging(patch: pytest.MonkeyPatch, module: ModuleType, path: Path
     patch.setattr(module, "write_tree", _write)
 
 
+def edit_while_lifting(patch: pytest.MonkeyPatch, module: ModuleType, repo: Repo, name: str) -> None:
+    """Edit a hidden file after git has lifted its flag, as if git wrote that index a second later.
+
+    Arguments:
+        patch: lasts as long as git is slow.
+        module: uses ``lift_flags``.
+        repo: has the file; its index gets the file's time in this second, and then the flag.
+        name: of the file; its content becomes that content in capitals.
+
+    """
+    lift, path = module.lift_flags, repo.path / name
+    content = path.read_bytes()
+    time.sleep(1 - time.time() % 1)
+    path.write_bytes(content)
+    repo.git("update-index", "--really-refresh")
+    repo.git("update-index", "--assume-unchanged", name)
+
+    def _lift(worktree: LinkedWorktree, scratch: Git, listing: object) -> bool:
+        lifted = bool(lift(worktree, scratch, listing))
+        path.write_bytes(content.upper())
+        os.utime(path, ns=(listed.st_mtime_ns, listed.st_mtime_ns))
+        later = time.time() + 2
+        os.utime(str(scratch.index_file), (later, later))
+        return lifted
+
+    listed = path.stat()
+    patch.setattr(module, "lift_flags", _lift)
+
+
 def on_disk(top: Path) -> Listing:
     """Return every file and symlink below a directory, without ``.git`` of the top and without the trash.
 

@@ -35,7 +35,7 @@ from ralph_wrap.system import files
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save import submodule_repositories
 from ralph_wrap.worktree.save.commits import named_commits, named_objects
-from ralph_wrap.worktree.save.index import lift_flags, status_of
+from ralph_wrap.worktree.save.index import lift_flags, reading_anew, status_of
 from ralph_wrap.worktree.save.trees import counted
 from ralph_wrap.worktree.save.walk import DirectoryWalk
 
@@ -230,10 +230,9 @@ def _unknown(git_dir: Path) -> str | None:
 
 def _uncommitted(tree: LinkedWorktree, git: Git, copy: Path) -> str | None:
     scratch = git._replace(index_file=copy)
-    if (tree.registration / "index").exists() and lift_flags(tree, scratch, list_index(git)):
-        status = status_of(scratch)
-    else:
-        status = status_of(git)
+    with reading_anew(scratch):
+        is_lifted = (tree.registration / "index").exists() and lift_flags(tree, scratch, list_index(git))
+    status = status_of(scratch if is_lifted else git)
     paths = len(status.changed) + len(status.untracked)
     return f"{_are(paths, 'path')} not committed" if paths else None
 

@@ -73,7 +73,8 @@ def reading_anew(scratch: Git) -> Iterator[None]:
     A process may write to the files meanwhile. Git compares the seconds of the times. If it writes the index
     a second after it has read a file, it takes that file for unchanged later, although an edit of the same
     size has followed in the same second: only files that are not older than the index are read again
-    (https://git-scm.com/docs/racy-git). With an older time, git reads each later file again.
+    (https://git-scm.com/docs/racy-git). With an older time, git reads each later file again. So what is to
+    find such an edit has to follow this block.
 
     Arguments:
         scratch: git in the worktree with a copy of its index, perhaps one that the block makes.
@@ -183,7 +184,8 @@ def stage_changes(
 
     Git gets these paths alone, so it looks at no other file. What the modes of files keep it from reading is
     left out before. At any other file that it cannot add, ``git update-index`` stops. Then ``git add`` takes
-    all others, and the status says which are left: a fixed number of processes, however many files there are.
+    all others, and the status says which are left. Where a filter fails, ``git add`` stops, too, and adds
+    nothing. So those with each filter follow alone: some processes more for each filter, not for each file.
 
     Arguments:
         scratch: git in the worktree with a copy of its index.
@@ -204,20 +206,24 @@ def stage_changes(
     stage_all(scratch, exclude=nested)
     unlock(scratch)
     left = not_in_index(scratch)
-    # Where a filter fails, `git add` stops, too, and has added nothing. What has no filter can be added.
-    filtered = _with_filter(scratch, left)
-    if plain := [path for path in left if path not in filtered and may_be_read(top / path)]:
-        stage_paths(scratch, plain)
+    groups = _by_filter(scratch, [path for path in left if may_be_read(top / path)])
+    for group in groups:
+        stage_paths(scratch, group)
         unlock(scratch)
-        left = not_in_index(scratch)
-    return left, failure.message
+    return not_in_index(scratch) if groups else left, failure.message
 
 
-def _with_filter(git: Git, paths: Collection[str]) -> set[str]:
-    """Return the paths whose content goes through a program before git stores it (gitattributes(5))."""
+def _by_filter(git: Git, paths: Collection[str]) -> list[list[str]]:
+    """Return paths in groups: without a filter, and with each one (gitattributes(5)).
+
+    A filter is a program through which git sends the content of a file before it stores it.
+    """
     answer = run_git(git, "check-attr", "-z", "--stdin", "filter", stdin=encode_paths(paths))
     fields = decode(answer.stdout).split("\0")[:-1]
-    return {path for path, value in zip(fields[::3], fields[2::3], strict=True) if value not in _NO_FILTER}
+    groups: dict[str, list[str]] = {}
+    for path, value in zip(fields[::3], fields[2::3], strict=True):
+        groups.setdefault("" if value in _NO_FILTER else value, []).append(path)
+    return [*groups.values()]
 
 
 def may_be_read(path: Path) -> bool:

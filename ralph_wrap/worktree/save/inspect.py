@@ -79,9 +79,8 @@ def look(
         if directory.is_dir() and not (directory / ".git").exists() and any(directory.iterdir()):
             problems.append(f"git does not look at the files below the submodule's path {entry.path}")
     with reading_anew(scratch):
-        if lift_flags(worktree, scratch, listing):
-            return status_of(scratch), walked
-    return parse_status(answer), walked
+        is_lifted = lift_flags(worktree, scratch, listing)
+    return status_of(scratch) if is_lifted else parse_status(answer), walked
 
 
 def head_of(worktree: LinkedWorktree, git: Git) -> Head:

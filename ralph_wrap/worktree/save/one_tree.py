@@ -445,9 +445,10 @@ def _picture_on(saving: _Saving, apart: StoreApart, whole: str | None, problems:
         problems += [*walked.problems, *unsaved_bookkeeping(tree)]
         problems += [f"nested repository {path} cannot be saved" for path in walked.repositories]
     try:
-        copy_index(tree, scratch)
-        resolve(scratch)
-        lift_flags(tree, scratch, list_index(scratch))
+        with reading_anew(scratch):
+            copy_index(tree, scratch)
+            resolve(scratch)
+            lift_flags(tree, scratch, list_index(scratch))
         staged = write_tree(scratch)
     except (GitError, FileNotFoundError) as error:
         problems.append(f"what was staged is not saved: {error}")

@@ -237,6 +237,20 @@ def test_a_failing_filter_keeps_the_worktree_and_saves_the_rest(tree: Tree) -> N
     assert tree.repo.show(f"{WIP}:plain") == b"p\n"
 
 
+def test_a_failing_filter_keeps_no_file_of_another_one_from_being_saved(tree: Tree) -> None:
+    """What git-lfs cannot store, for example, does not concern the encrypted files."""
+    _break_filter(tree)
+    tree.inside.write(".gitattributes", "*.secret filter=broken\n*.upper filter=upper\n")
+    tree.inside.git("config", "filter.upper.clean", "tr a-z A-Z")
+    tree.inside.git("config", "filter.upper.required", "true")
+    for name in ("a.secret", "b.upper", "plain"):
+        tree.inside.write(name, "x\n")
+    outcome = tree.finish()
+    assert outcome.kept is not None
+    assert outcome.kept.startswith("1 file cannot be saved (a.secret)")
+    assert [tree.repo.show(f"{WIP}:{name}") for name in ("b.upper", "plain")] == [b"X\n", b"x\n"]
+
+
 def _break_filter(tree: Tree, clean: str = "false") -> None:
     tree.inside.write(".gitattributes", "*.secret filter=broken\n")
     tree.inside.git("config", "filter.broken.clean", clean)
