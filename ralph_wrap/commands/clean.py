@@ -9,7 +9,11 @@ from typing import NamedTuple
 from ralph_wrap.errors import RalphError, explained
 from ralph_wrap.state.long_logs import shorten_logs
 from ralph_wrap.state.project import Project
+from ralph_wrap.system.text import command, some
 from ralph_wrap.worktree import old_sessions, retention
+from ralph_wrap.worktree.old_sessions import OldSession
+
+_NAMED = 3  # commits that a note names; it counts the others
 
 
 class CleanedItem(NamedTuple):
@@ -109,8 +113,18 @@ def _sessions(project: Project, keep: float, now: float, *, dry_run: bool) -> li
         action, note = "would delete" if dry_run else "deleted", f"ended {_day(found.ended)}"
         if found.goes is not None:
             action, note = "waits", f"{note}; goes after {_moment(found.goes)}"
-        items.append(CleanedItem("session", found.session, action, note, found.size, found.title))
+        if found.kept:
+            action, note = "kept", f"{note}; {_kept_for(found)}"
+        size = None if found.kept else found.size
+        items.append(CleanedItem("session", found.session, action, note, size, found.title))
     return items
+
+
+def _kept_for(session: OldSession) -> str:
+    """Return why the files of a landed session stay for ever, and what ends that."""
+    names = ", ".join(some([ref.rpartition("/")[2] for ref in session.kept], _NAMED))
+    see, drop = command("git", "log", session.kept[0]), command("ralph-wrap", "drop", "--forever", session.id)
+    return f"kept for {names}, which no branch had; to see it: {see}; to delete it with the branch: {drop}"
 
 
 def _outputs(project: Project, limit: int, *, dry_run: bool) -> list[CleanedItem]:

@@ -22,8 +22,10 @@ from ralph_wrap.system.cancel import CancelToken, Interruption
 from ralph_wrap.system.disk import first_full
 from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.process_tree import ProcessTree
+from ralph_wrap.system.text import readable_size
 from ralph_wrap.worktree.create.replica import refresh
 from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.save.build_output import BuildOutput
 from ralph_wrap.worktree.save.checkpoint import Snapshot, Snapshots, commit_all
 from ralph_wrap.worktree.save.private_index import WorktreeState
 from ralph_wrap.worktree.thinning import superseded
@@ -90,6 +92,7 @@ class Checkpoint:
         if mirror is not None:
             mirror.spare = process_tree.spare
         self._work: str | None = None  # the ref of the newest snapshot; empty if nothing is uncommitted
+        self._has_warned = False  # about many new files
         self._lacking = ""  # why the snapshot lacks work
         self._failure = ""  # why the last snapshot failed: a reason that stays is said once
         self._unkept = 0  # iterations in a row that could not be kept, because a disk is full
@@ -253,6 +256,7 @@ class Checkpoint:
         try:
             state = state or self._look()
             assert state is not None  # there is a worktree
+            self._warn_about(state.build_output, number)
             kept = snapshots.take(state, number)
         except (GitError, OSError) as error:
             if not self.interruption.requested:  # the end of the session saves the work
@@ -268,6 +272,23 @@ class Checkpoint:
         if kept.ref is not None and number % _THIN_EVERY == 0 and not tree.clone:
             thin(tree, self._git, self._record, superseded)
         return "" if state.text == text else state.text
+
+    def _warn_about(self, output: BuildOutput | None, number: int) -> None:
+        """Warn once about many new files: each snapshot has them, and so has the saved work."""
+        if output is None or self._has_warned:
+            return
+        self._has_warned = True
+        places = f": most of them in {', '.join(output.places)}" if output.places else ""
+        rules = " and ".join(output.rules)
+        log.warning(
+            "snapshot.large",
+            f"iteration {number} has made {output.files} new files, {readable_size(output.size)}, that git "
+            f"does not ignore, so each snapshot holds them{places}",
+            f"to leave them out, write into .gitignore: {rules}" if rules else "",
+            files=output.files,
+            size=output.size,
+            places=output.places,
+        )
 
     def _log_failure(self, number: int, error: GitError | OSError) -> None:
         if str(error) == self._failure:

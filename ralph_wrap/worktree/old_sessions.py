@@ -73,6 +73,7 @@ class OldSession(NamedTuple):
         ended: the newest time that says when it ended, in seconds since 1970.
         size: of its files, in bytes.
         goes: when its files may go, in seconds since 1970; ``None`` if they may go now.
+        kept: refs of commits that no branch has; they keep the files for ever, and nothing else does.
 
     """
 
@@ -82,6 +83,7 @@ class OldSession(NamedTuple):
     ended: float
     size: int
     goes: float | None
+    kept: tuple[str, ...] = ()
 
 
 def clean_sessions(project: Project, keep: float, now: float, *, dry_run: bool = False) -> list[OldSession]:
@@ -117,13 +119,18 @@ def clean_sessions(project: Project, keep: float, now: float, *, dry_run: bool =
                 record.id, record.session, record.title, found.ended, size, goes if goes > now else None
             )
         )
+    kept = [
+        OldSession(found.record.id, found.record.session, found.record.title, found.ended, 0, None, refs)
+        for found in old
+        if (refs := needs.keeping_commits(found))
+    ]
     may_go = {row.session for row in rows if row.goes is None}
     if not dry_run:
         needs.delete_snapshots([found for found in due if found.record.session in may_go], now)
         for found in due:
             if found.record.session in may_go:
                 _remove_files(found.directory)
-    return rows
+    return [*rows, *kept]
 
 
 class _EndedSession(NamedTuple):
@@ -214,18 +221,29 @@ class _Needs:
     def allow(self, found: _EndedSession) -> bool:
         """Return whether nothing needs the files of a session."""
         record = found.record
-        names = _names_of(record)
-        if self._project.repository is None and record.branch is not None:
-            return False
-        existing = self._tips(record)
         snapshots = self._snapshots.get(record.id, {})
         return (
-            not self._is_in_use(found)
-            and existing <= self._landed
-            and not names & self._dropped
-            and (not record.task or (self._open_tasks is not None and record.task not in self._open_tasks))
+            self._is_done(found)
             and all(map(iteration_of, snapshots))
-            and (not snapshots or (bool(existing) and record.id in self._settled))
+            and (not snapshots or (bool(self._tips(record)) and record.id in self._settled))
+        )
+
+    def keeping_commits(self, found: _EndedSession) -> tuple[str, ...]:
+        """Return the refs of other commits than snapshots that alone need the files of a landed session."""
+        refs = self._snapshots.get(found.record.id, {})
+        others = tuple(sorted(ref for ref in refs if not iteration_of(ref)))
+        return others if others and self._tips(found.record) and self._is_done(found) else ()
+
+    def _is_done(self, found: _EndedSession) -> bool:
+        """Return whether the work of a session has landed, nothing uses it, and no batch waits for it."""
+        record = found.record
+        if self._project.repository is None and record.branch is not None:
+            return False
+        return (
+            not self._is_in_use(found)
+            and self._tips(record) <= self._landed
+            and not _names_of(record) & self._dropped
+            and (not record.task or (self._open_tasks is not None and record.task not in self._open_tasks))
         )
 
     def without_lone_commits(

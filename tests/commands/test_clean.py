@@ -130,10 +130,28 @@ def test_a_commit_that_the_agent_has_reset_away_stays(repo: Repo) -> None:
     before = refs(repo)
     assert _clean(repo, dry_run=True) == []
     assert refs(repo) == before
-    for days in range(4):
-        assert _clean(repo, NOW + days * DAY) == []
+    assert _clean(repo) == []
+    for days in range(1, 4):
+        [item] = _clean(repo, NOW + days * DAY)
+        assert (item.name[-4:], item.action) == ("aaaa", "kept")
     assert _sessions(repo) == ["aaaa"]
     assert refs(repo) == {**before, "ralph/snapshots/aaaa/commit-1": lone}
+
+
+def test_a_session_that_is_kept_for_a_commit_is_named(repo: Repo) -> None:
+    """The note says why, and has the commands that show the commit and that let it go."""
+    repo.git("branch", "ralph/aaaa")
+    lone = _reset_commit(repo)
+    repo.git("update-ref", "refs/ralph/snapshots/aaaa/commit-1", lone)
+    _old_session(repo, "aaaa")
+    [item] = _clean(repo, dry_run=True)
+    assert (item.kind, item.action, item.size) == ("session", "kept", None)
+    assert "kept for commit-1, which no branch had" in item.note
+    see, drop = (part.partition(": ")[2] for part in item.note.split("; ")[2:])
+    assert lone in repo.git(*see.split()[1:])
+    assert command(*drop.split()[1:], "--yes", cwd=repo.path).status == 0
+    assert not [ref for ref in refs(repo) if "aaaa" in ref]
+    assert [item.action for item in _clean(repo)] == ["waits"]
 
 
 def test_a_commit_that_only_another_branch_has_stays(repo: Repo) -> None:

@@ -37,6 +37,7 @@ from ralph_wrap.git.safe.submodules import inner_git, pointers_of
 from ralph_wrap.git.status import Status
 from ralph_wrap.system import files
 from ralph_wrap.worktree.model import EXCLUDES, LinkedWorktree
+from ralph_wrap.worktree.save.build_output import BuildOutput, find_build_output
 from ralph_wrap.worktree.save.fingerprints import fingerprint, is_pristine, pristine
 from ralph_wrap.worktree.save.growth import SnapshotGrowth
 from ralph_wrap.worktree.save.index import (
@@ -70,6 +71,7 @@ class WorktreeState(NamedTuple):
         submodules: the state in each submodule with a repository, by path.
         problems: one line for each part that *trees* lacks.
         in_submodules: one line for work in submodules whose repositories are in the registration.
+        build_output: many new files that git does not ignore; ``None`` if there are not.
 
     """
 
@@ -78,6 +80,7 @@ class WorktreeState(NamedTuple):
     submodules: tuple[tuple[str, str], ...] = ()
     problems: tuple[str, ...] = ()
     in_submodules: tuple[str, ...] = ()
+    build_output: BuildOutput | None = None
 
     @property
     def is_clean(self) -> bool:
@@ -161,6 +164,7 @@ class PrivateIndex:
             is_new = True
             self._begin(git, own)
             status = status_of(own, ignored=False)
+        output = find_build_output(own, status.new)
         head_tree = self._tree_at_head(own, status)
         staged = self._read_staged(git, status.head, head_tree)
         problems = [*unsaved_bookkeeping(self._worktree), *filter(None, [staged.problem])]
@@ -180,7 +184,8 @@ class PrivateIndex:
         if status.submodules or len(nested) < len(status.nested):
             self._submodules = submodules_in(own)
         trees = WorktreeTrees(status.head, head_tree, tree, staged.tree)
-        return self._with_repositories(git, status, trees, problems)
+        state = self._with_repositories(git, status, trees, problems)
+        return state._replace(build_output=output)
 
     def forget(self) -> None:
         """Begin anew with the next look: an object that git takes for stored may be damaged."""
