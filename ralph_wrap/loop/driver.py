@@ -271,8 +271,10 @@ class Driver:
         This session or another one may have found the limit.
         """
         announced, number = 0.0, state.iterations + 1
-        while until := self.turns.choose(self._usage_limit_waits, number):
-            wait = self._usage_limit_waits[self.turns.now.name]
+        while True:
+            until, wait = self.turns.choose(self._usage_limit_waits, number)
+            if not until:
+                break
             if self._cancel.requested or self._requests.look():
                 return self._ended_early(status)
             if abs(until - announced) > 1:  # by the clock of this boot, it differs a little each time

@@ -119,7 +119,7 @@ class Turns:
         """The name of the agent that works in place of the first one; empty if the first one works."""
         return "" if self.now is self._agents[0] else self.now.name
 
-    def choose(self, waits: Mapping[str, UsageLimitWait], number: int) -> float:
+    def choose(self, waits: Mapping[str, UsageLimitWait], number: int) -> tuple[float, UsageLimitWait]:
         """Give the turn to the first agent without a usage limit.
 
         Arguments:
@@ -127,8 +127,8 @@ class Turns:
             number: of the next iteration, for the message.
 
         Returns:
-            0, or the time at which the first of the limits ends, in seconds since the epoch: then this agent
-            has the turn, and must wait.
+            The time at which the first of the limits ends, in seconds since the epoch, and what waits for it;
+            the time is 0 if the agent can work at once.
 
         """
         ends: list[tuple[float, LoopAgent]] = []
@@ -137,11 +137,10 @@ class Turns:
                 continue
             if not (until := waits[agent.name].until):
                 self._change(agent, number, ends)
-                return 0.0
+                return 0.0, waits[agent.name]
             ends.append((until, agent))
         until, agent = min(ends, key=lambda end: end[0])
-        self.now = agent
-        return until
+        return until, waits[agent.name]
 
     def take_news(self) -> str:
         """Return once which agent goes on, for a notification; empty if the turn has not changed."""

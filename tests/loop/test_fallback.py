@@ -98,6 +98,17 @@ def test_without_an_agent_that_can_go_on_it_waits_for_the_first_limit_to_end(
     assert result.names.count("limit.waiting") == 1
 
 
+def test_a_limit_that_another_session_has_found_needs_no_try(
+    repo: Repo, script: Callable[[str], str]
+) -> None:
+    """The second session begins with the second agent, and says why."""
+    configure(repo, script, first=f"{limited(3600)}exit 1", second=DONE)
+    work(repo, "-n", "1")
+    result = work(repo, "-n", "1")
+    assert agents_of(result) == [(1, "second")]
+    assert result.names.count("agent.changed") == 1
+
+
 def test_an_agent_that_is_not_logged_in_gets_no_second_turn(repo: Repo, script: Callable[[str], str]) -> None:
     """It is told once, and the next one does the iteration."""
     configure(
