@@ -56,6 +56,13 @@ def test_the_next_start_finishes_it(repo: Repo) -> None:
     assert (directory / "record.json").exists()
 
 
+def test_a_sweep_does_not_call_it_crashed(repo: Repo) -> None:
+    """Its report is complete; ps says the same."""
+    directory, agent_id = _end_in_a_hurry(repo)
+    swept = command("sweep", cwd=repo.path)
+    assert swept.stdout.decode() == f"{directory.name}  stopped  finished  ralph/{agent_id}-wip\n"
+
+
 def test_two_interrupts_are_no_hurry(repo: Repo) -> None:
     """A user who types Ctrl-C twice has time: the agent gets none, but everything is tidied up."""
     deaf = ("sh", "-c", "trap '' INT; echo x > new; echo ready; while :; do sleep 0.1; done")

@@ -21,6 +21,9 @@ from ralph_wrap.interfaces.cli.clean import clean_beside
 from ralph_wrap.interfaces.cli.options import Directory, Json
 from ralph_wrap.interfaces.cli.tampering import warn_of_tampering
 from ralph_wrap.interfaces.init.child import AT_START
+from ralph_wrap.state.project import Project, registries
+from ralph_wrap.state.report import SessionReport
+from ralph_wrap.state.report import read as read_report
 from ralph_wrap.state.wording import state_of
 from ralph_wrap.system.log import get_logger
 
@@ -57,14 +60,14 @@ def sweep(
         if at_start is not None and at_start.pool:
             ProjectPool.of(project, at_start).fill()
         warn_of_tampering(directory, environ)  # last: no process of a dead session writes any more
-        _show(swept, use_case.kept(swept), json=json)
+        _show(project, swept, use_case.kept(swept), json=json)
 
 
-def _show(swept: Sequence[SweptSession], error: RalphError | None, *, json: bool) -> None:
+def _show(project: Project, swept: Sequence[SweptSession], error: RalphError | None, *, json: bool) -> None:
     data = [entry._asdict() for entry in swept]
     if not json:
         for entry in swept:
-            state = state_of(entry.verdict)
+            state = _state(project, entry)
             words = [entry.session or entry.id, state, entry.action, entry.saved, entry.note]
             typer.echo("  ".join(word for word in words if word))
             if entry.hint and entry.action == "left":
@@ -76,3 +79,15 @@ def _show(swept: Sequence[SweptSession], error: RalphError | None, *, json: bool
         if not swept and not os.environ.get(AT_START):
             remark("no dead sessions")
     conclude("sweep", data, error, json=json)
+
+
+def _state(project: Project, entry: SweptSession) -> str | None:
+    """Return the state of a session before the sweep, in words.
+
+    One that has written its report, and left its worktree to the next start, has not crashed.
+    """
+    for home in registries(project) if entry.session else ():
+        found = read_report(home.sessions / str(entry.session) / "report.json")
+        if isinstance(found, SessionReport) and found.ended_by != "killed":
+            return state_of(entry.verdict, found.ended_by)
+    return state_of(entry.verdict)
