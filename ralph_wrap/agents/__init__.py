@@ -11,9 +11,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from ralph_wrap.agents import aider, claude, codex, gemini, opencode
+from ralph_wrap.agents import (
+    agy,
+    aider,
+    amp,
+    claude,
+    codex,
+    copilot,
+    crush,
+    cursor_agent,
+    droid,
+    gemini,
+    kimi,
+    opencode,
+    qwen,
+)
 from ralph_wrap.agents.definition import Agent, AgentHome
-from ralph_wrap.config import AgentSettings
+from ralph_wrap.config import AgentSettings, agent_tables
 from ralph_wrap.config.settings import AgentChoice, AgentInvocation, AgentTable
 from ralph_wrap.errors import AgentError, AgentNotFoundError, UsageError
 from ralph_wrap.system import container
@@ -23,12 +37,17 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key of TOML that needs no quotes
 
 _Settings = TypeVar("_Settings", bound=AgentSettings)
 
-_AGENTS: dict[str, Agent] = {
-    module.AGENT.name: module.AGENT for module in (aider, claude, codex, gemini, opencode)
-}
+_MODULES = (
+    *(claude, codex, opencode, copilot, gemini, qwen, kimi, droid),
+    *(agy, aider, amp, crush, cursor_agent),
+)
+_AGENTS: dict[str, Agent] = {module.AGENT.name: module.AGENT for module in _MODULES}
 
-NAMES = tuple(_AGENTS)
+NAMES = agent_tables.NAMES
 """The names that ``--agent`` accepts; the configuration may add more."""
+
+OFFERED = NAMES[:3]
+"""The agents that a message offers to install, if none is."""
 
 QUICKSTART = "ralph-wrap quickstart"
 """The command that writes a prompt and chooses an agent; errors about a missing one offer it."""
@@ -231,6 +250,7 @@ def look_up(command: Sequence[str], environ: Mapping[str, str]) -> None:
 
 __all__ = [
     "NAMES",
+    "OFFERED",
     "Agent",
     "AgentHome",
     "installed",

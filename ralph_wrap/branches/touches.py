@@ -30,7 +30,8 @@ _NAMES = {  # "NAME" is a file in any directory, "NAME/" everything in such a di
     " appveyor.yml cloudbuild.* action.yml action.yaml",
     "editor": ".vscode/ .idea/ .zed/ .fleet/ .devcontainer/ .devcontainer.json *.code-workspace .vimrc .exrc"
     " .nvimrc .nvim.lua .dir-locals.el .envrc .tool-versions mise.toml .mise.toml",
-    "agent": ".claude/ .codex/ .gemini/ .cursor/ .opencode/ .ralph/ .mcp.json opencode.json .aider.conf.yml",
+    "agent": ".claude/ .codex/ .gemini/ .cursor/ .opencode/ .ralph/ .agents/ .amp/ .copilot/ .crush/"
+    " .factory/ .kimi-code/ .qwen/ .mcp.json opencode.json .aider.conf.yml crush.json .crush.json",
     "build": "package.json .npmrc .yarnrc* .yarn/ .pnpmfile.* pyproject.toml setup.py setup.cfg tox.ini"
     " noxfile.py Makefile makefile GNUmakefile *.mk justfile .justfile Justfile Taskfile.* Rakefile Gemfile"
     " build.rs .cargo/ build.gradle* settings.gradle* gradlew* gradle/ pom.xml .mvn/ mvnw* composer.json"

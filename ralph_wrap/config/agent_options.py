@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ralph_wrap.config import agent_tables
 from ralph_wrap.config.parsers import AGENTS, FILE, FLAG, TEXT, WORDS
 from ralph_wrap.config.settings import AgentChoice, AgentInvocation, AgentTable
 from ralph_wrap.config.table import KEY, Table, option
@@ -29,7 +30,7 @@ class AgentSettings(Table, group="agent"):
     agent: str = option(
         default="",
         kind=TEXT,
-        help="aider, claude, codex, gemini, opencode, or an agent of the configuration.",
+        help=f"{', '.join(sorted(agent_tables.NAMES))}, or an agent of the configuration.",
         short="-a",
         metavar="NAME",
     )

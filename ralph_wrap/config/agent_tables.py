@@ -11,8 +11,14 @@ from ralph_wrap.config.settings import AgentTable
 PROMPTS = ("stdin", "argument", "file")
 """How an agent can take its prompt."""
 
-OUTPUTS = ("text", "claude", "codex", "opencode", "gemini")
-"""The known formats of an agent's output."""
+NAMES = (
+    *("claude", "codex", "opencode", "copilot", "gemini", "qwen", "kimi", "droid"),
+    *("agy", "aider", "amp", "crush", "cursor-agent"),
+)
+"""The known agents; first those that tests run. ``ralph_wrap.agents`` has a module for each."""
+
+OUTPUTS = ("text", "claude", "codex", "opencode", "copilot", "gemini", "qwen", "kimi", "droid")
+"""The known formats of an agent's output; ``ralph_wrap.agents.output`` has a module for each but ``text``."""
 
 NAME = "[A-Za-z0-9][A-Za-z0-9_-]*"
 """A regular expression: the possible names of an agent."""

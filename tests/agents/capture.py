@@ -45,12 +45,14 @@ CASES: dict[str, list[Turn]] = {
     "pieces": [Say("One, two, three.\nFour.", pieces=5)],
 }
 PROMPT = f"Do the task. When it is done, answer {PROMISE}\n"
-_PATIENCE = {"interrupted": 12.0}  # seconds
+_PATIENCE = {"interrupted": 30.0}  # seconds
 # The first tells nothing, the second does not end, and the third needs no login: it tells of its own server.
 _SILENT = {"opencode/dropped", "codex/unconnected", "opencode/no-login"}
 _UNCONNECTED = "unconnected"  # a case without a server
 NO_LOGIN = "no-login"
 """The case without any login; what a stream does not have is in ``no-login.err``."""
+# With a provider of their own, as here, these need no login.
+_SILENT |= {f"{agent}/{NO_LOGIN}" for agent in ("copilot", "kimi", "droid")}
 _MOST = 120.0  # the same for those that end by themselves
 
 
@@ -77,7 +79,7 @@ def capture(agent: str, case: str) -> None:
             words = definition.metering if case == METERED else ()
             with path.open("wb") as stream, (top / "errors").open("wb") as errors:
                 process = subprocess.Popen(
-                    (*definition.command, *words),
+                    (*(word.replace("{prompt}", PROMPT) for word in definition.command), *words),
                     cwd=repo.path,
                     env=env,
                     stdin=subprocess.PIPE,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.agents.programs import DIRECTORY, PROGRAMS, Program
+from tests.agents.programs import DIRECTORY, IN_EVERY_TEST, PROGRAMS, Program
 from tests.support.needs import skip_or_fail
 
 
-@pytest.fixture(params=PROGRAMS)
+@pytest.fixture(params=IN_EVERY_TEST)
 def program(request: pytest.FixtureRequest) -> Program:
     """Return each real agent in turn; one that is not installed is skipped, unless it has to be there."""
     found = PROGRAMS[request.param]

@@ -2,7 +2,8 @@
 
 - Anthropic Messages (https://docs.anthropic.com/en/api/messages-streaming), for Claude Code;
 - OpenAI Responses (https://platform.openai.com/docs/api-reference/responses-streaming), for Codex;
-- OpenAI chat completions (https://platform.openai.com/docs/api-reference/chat-streaming), for opencode;
+- OpenAI chat completions (https://platform.openai.com/docs/api-reference/chat-streaming), for opencode,
+  Copilot CLI, Qwen Code, Kimi Code and Droid;
 - Gemini (https://ai.google.dev/api/generate-content), for Gemini CLI.
 """
 
@@ -231,6 +232,31 @@ def _shell_of(body: dict[str, Any], command: str) -> dict[str, str]:
     return {"name": "shell", "arguments": json.dumps({"command": ["bash", "-c", command]})}
 
 
+# The tools of the agents that speak chat completions: for each name, its parameters.
+_SHELLS = {
+    "bash": ("command", "description"),  # opencode, copilot
+    "Bash": ("command", "description"),  # kimi
+    "run_shell_command": ("command", "description"),  # qwen
+    "Execute": ("command", "summary"),  # droid
+}
+_WRITERS = {
+    "write": ("filePath", "content"),  # opencode
+    "create": ("path", "file_text"),  # copilot
+    "Write": ("path", "content"),  # kimi
+    "write_file": ("file_path", "content"),  # qwen
+    "Create": ("file_path", "content"),  # droid
+}
+
+
+def _tool_of(
+    body: dict[str, Any], known: Mapping[str, tuple[str, str]], first: str, second: str = "Run it"
+) -> tuple[str, dict[str, str]]:
+    """Return name and arguments of the tool that an agent offers."""
+    offered = {tool["function"]["name"] for tool in body["tools"]}
+    name = next(name for name in known if name in offered)
+    return name, dict(zip(known[name], (first, second), strict=True))
+
+
 class _Chat(Dialect):
     hurry: Mapping[str, str] = HURRY
 
@@ -258,10 +284,10 @@ class _Chat(Dialect):
             if isinstance(turn, Shell):
                 if turn.text:
                     yield chunk({"content": turn.text})
-                name, given = "bash", {"command": turn.command, "description": "Run it"}
+                name, given = _tool_of(body, _SHELLS, turn.command)
             else:
                 assert isinstance(turn, Write)
-                name, given = "write", {"filePath": turn.path, "content": turn.content}
+                name, given = _tool_of(body, _WRITERS, turn.path, turn.content)
             function = {"name": name, "arguments": json.dumps(given)}
             call = {"index": 0, "id": f"call_{self.answered(body)}", "type": "function", "function": function}
             yield chunk({"tool_calls": [call]})

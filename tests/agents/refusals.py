@@ -62,6 +62,7 @@ def _google(status: int, kind: str, message: str, **details: dict[str, Any]) -> 
     )
 
 
+_WRONG_KEY = "Incorrect API key provided: none."
 _CHECK = "You exceeded your current quota, please check your plan and billing details."
 _RATE = (
     "Rate limit reached for gpt-5 on tokens per min (TPM): Limit 30000, Used 29000. Please try again in {}."
@@ -126,9 +127,7 @@ REFUSALS: dict[str, dict[str, Refusal]] = {
         ),
     },
     "opencode": {
-        "unauthorized": Refusal(
-            _openai(401, "invalid_api_key", "Incorrect API key provided: none."), "logged-out"
-        ),
+        "unauthorized": Refusal(_openai(401, "invalid_api_key", _WRONG_KEY), "logged-out"),
         "quota": Refusal(_openai(429, "insufficient_quota", _CHECK), "limit"),
         "rate": Refusal(_openai(429, "rate_limit_exceeded", _RATE.format("7m12s")), "limit", wait=432),
         "credits": Refusal(_openai(402, None, "Insufficient credits"), "limit"),
@@ -186,5 +185,9 @@ REFUSALS: dict[str, dict[str, Refusal]] = {
         "error": Refusal(_google(500, "INTERNAL", "An internal error has occurred."), "passing"),
         "unavailable": Refusal(_google(503, "UNAVAILABLE", "The model is overloaded."), "passing"),
     },
+    "copilot": {"unauthorized": Refusal(_openai(401, "invalid_api_key", _WRONG_KEY), "logged-out")},
+    "qwen": {"unauthorized": Refusal(_openai(401, "invalid_api_key", _WRONG_KEY), "logged-out")},
+    "kimi": {},  # it tells nothing of an answer that it does not ask for again
+    "droid": {"unauthorized": Refusal(_openai(401, "invalid_api_key", _WRONG_KEY), "logged-out")},
 }
 """By agent and case."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.agents.programs import PROGRAMS
 from tests.agents.script import Say
 from tests.agents.server import Model
 from tests.support.sessions import Session, start
@@ -56,12 +57,14 @@ def _ask(
         return result, [json.dumps(body) for _, body in model.requests]
 
 
+@pytest.mark.parametrize("program", PROGRAMS, indirect=True)
 def test_it_remembers_the_iteration_before(program: Program, repo: Repo, tmp_path: Path) -> None:
     """The model is shown what it has said then; what was spent is counted once."""
     result, seen = _ask(program, repo, tmp_path, keep=True)
     assert result.ending == ("max-iterations", 2, 0)
     assert [request.count(REMEMBERED) for request in seen] == [0, 1]
-    assert (result.report["tokens"], result.stdout.decode().count(REMEMBERED)) == (TOKENS * 2, 2)
+    assert result.report["tokens"] == (None if program.name in {"copilot", "kimi"} else TOKENS * 2)
+    assert result.stdout.decode().count(REMEMBERED) == 2
     assert result.warnings == []
 
 

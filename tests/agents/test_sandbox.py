@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.agents.capture import PROMISE
+from tests.agents.programs import WHO_COMMITS
 from tests.agents.script import Say, Shell
 from tests.agents.server import Model
 from tests.agents.test_sessions import ASKED, COMMIT, PATIENCE
@@ -28,6 +29,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.parametrize("program", WHO_COMMITS, indirect=True)
 def test_a_real_agent_works_in_a_sandbox(program: Program, repo: Repo, tmp_path: Path, bwrap: str) -> None:
     """It runs for the first time, commits in two iterations, and writes nothing else in the project."""
     iteration = tmp_path / "iteration"

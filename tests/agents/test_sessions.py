@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.agents.capture import PROMISE
-from tests.agents.programs import PROGRAMS, as_users_start_it, with_subscription, without_login
+from tests.agents.programs import (
+    IN_EVERY_TEST,
+    PROGRAMS,
+    WHO_COMMITS,
+    as_users_start_it,
+    with_subscription,
+    without_login,
+)
 from tests.agents.refusals import REFUSALS, UNTIL
 from tests.agents.script import Dropping, Failing, Hanging, Limited, Say, Shell, Write
 from tests.agents.server import Model
@@ -80,6 +87,7 @@ def _running(
             yield Running(session, model)
 
 
+@pytest.mark.parametrize("program", WHO_COMMITS, indirect=True)
 def test_it_keeps_its_promise_at_the_second_iteration(program: Program, repo: Repo, tmp_path: Path) -> None:
     """It works and commits in its worktree; prompt, tools, thoughts and earlier words keep no promise."""
     script: list[list[Turn]] = [
@@ -99,8 +107,11 @@ def test_it_keeps_its_promise_at_the_second_iteration(program: Program, repo: Re
         ["notes.txt"],
         b"noted",
     )
-    assert report["tokens"] == TOKENS * 5
-    assert (report["cost_usd"] or 0) > 0 or program.name in {"codex", "gemini"}
+    if program.name in {"copilot", "kimi"}:
+        assert not report["tokens"]
+    else:
+        assert report["tokens"] == TOKENS * 5
+    assert bool(report["cost_usd"]) is (program.name in {"claude", "opencode"})
     assert repo.fingerprint() == before
     assert repo.worktrees() == []
     assert left(tmp_path / "home") == {}
@@ -121,8 +132,12 @@ def test_raw_is_the_stream_as_it_comes(program: Program, repo: Repo, tmp_path: P
     assert [line for line in logged if line.startswith(b'{"type"')] == result.stdout.splitlines()
 
 
+@pytest.mark.parametrize("program", [*IN_EVERY_TEST, "copilot", "qwen", "kimi"], indirect=True)
 def test_a_usage_limit_is_known_with_its_time(program: Program, repo: Repo, tmp_path: Path) -> None:
-    """Whatever the exit status; those that tell when it ends are believed, and it is waited for."""
+    """Whatever the exit status; those that tell when it ends are believed, and it is waited for.
+
+    Droid asks again for a minute and a half: its stream alone is read, as it was captured.
+    """
     change = with_subscription if program.name == "claude" else dict
     script: list[list[Turn]] = [[Limited(UNTIL)]]
     with _running(program, repo, tmp_path, script, "-n", "1", change=change) as running_:
@@ -131,11 +146,12 @@ def test_a_usage_limit_is_known_with_its_time(program: Program, repo: Repo, tmp_
         result = running_.finish()
     assert_ended_by(result, signal.SIGTERM)
     (printed,) = [event for event in result.events if event["event"] == "agent.limited"]
-    # Codex tells no seconds, opencode how many are left, Gemini CLI no time.
+    # Codex tells no seconds, opencode and Kimi Code how long it lasts, the others no time.
     assert printed["until"] == {
         "claude": UNTIL,
         "codex": UNTIL + 20,
         "opencode": pytest.approx(UNTIL, abs=60),
+        "kimi": pytest.approx(UNTIL, abs=60),
     }.get(program.name)
     assert printed["level"] == "warning"
 
@@ -183,9 +199,9 @@ def test_codex_goes_on_while_the_limit_of_claude_holds(program: Program, repo: R
     assert shares["codex"]["iterations"] == turns.count("codex")
 
 
-@pytest.mark.parametrize("program", ["claude", "codex", "gemini"], indirect=True)
+@pytest.mark.parametrize("program", ["claude", "codex", "gemini", "qwen"], indirect=True)
 def test_without_a_login_the_session_ends_at_once(program: Program, repo: Repo, tmp_path: Path) -> None:
-    """With its words, after one iteration; opencode needs no login for the models of its own service."""
+    """With its words, after one iteration; the others need none for the models that they are set up for."""
     script: list[list[Turn]] = [[Say(PROMISE)]]
     change = partial(without_login, program.name)
     with _running(program, repo, tmp_path, script, change=change) as running_:
@@ -196,10 +212,12 @@ def test_without_a_login_the_session_ends_at_once(program: Program, repo: Repo, 
             "claude": "Not logged in",
             "codex": "Missing environment variable",
             "gemini": "When using Gemini API, you must specify",
+            "qwen": "Missing API key",
         }[program.name]
     )
 
 
+@pytest.mark.parametrize("program", [name for name in PROGRAMS if name != "kimi"], indirect=True)
 def test_a_login_that_is_refused_ends_the_session_at_once(
     program: Program, repo: Repo, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING
 
@@ -213,11 +214,104 @@ GEMINI: dict[str, list[Event]] = {
     ],
 }
 
-EXPECTED = {
-    (agent, case): events
-    for agent, cases in {"claude": CLAUDE, "codex": CODEX, "opencode": OPENCODE, "gemini": GEMINI}.items()
-    for case, events in cases.items()
+# Copilot CLI: it names its session at its end, and reports no tokens.
+RETRIED = "Failed to get response from the AI model; retried 5 times (total retry wait time: 5.00 seconds)"
+
+COPILOT: dict[str, list[Event]] = {
+    "answer": [AgentMessage(ANSWER), SESSION, FinalAnswer(ANSWER)],
+    "tools": [
+        AgentMessage("Working."),
+        ToolCall("bash", WORK),
+        ToolCall("create", "notes.txt"),
+        AgentMessage("Made it."),
+        SESSION,
+        FinalAnswer("Made it."),
+    ],
+    "limit": [
+        *[AgentWarning("rate_limit: retry")] * 5,
+        UsageLimitReached(f"{RETRIED} Last error: 429 Rate limit reached"),
+        SESSION,
+    ],
+    "refused": [AgentFailure("400 The request is invalid"), SESSION],
+    "interrupted": [AgentMessage("Working."), ToolCall("bash", "echo one")],
 }
+
+QWEN: dict[str, list[Event]] = {
+    "answer": [
+        SESSION,
+        AgentMessage(ANSWER),
+        Usage(1100, None, 1),
+        FinalAnswer(ANSWER),
+    ],
+    "tools": [
+        SESSION,
+        AgentMessage("Working."),
+        ToolCall("run_shell_command", WORK),
+        Usage(1100, None, 1),
+        ToolCall("write_file", "notes.txt"),
+        Usage(2200, None, 2),
+        AgentMessage("Made it."),
+        Usage(3300, None, 3),
+        FinalAnswer("Made it."),
+    ],
+    "limit": [
+        SESSION,
+        AgentMessage(
+            "[API Error: 429 Rate limit reached]\nPossible quota limitations in place or slow response times "
+            "detected. Please wait and try again later."
+        ),
+        UsageLimitReached("Rate limit reached"),
+    ],
+    "refused": [
+        SESSION,
+        AgentMessage("[API Error: 400 The request is invalid]"),
+        AgentFailure("The request is invalid"),
+    ],
+}
+
+# Kimi Code: what it fails with at last is on stderr only.
+KIMI: dict[str, list[Event]] = {
+    "answer": [AgentMessage(ANSWER), SESSION, FinalAnswer(ANSWER)],
+    "tools": [
+        AgentMessage("Working."),
+        ToolCall("Bash", WORK),
+        ToolCall("Write", "notes.txt"),
+        AgentMessage("Made it."),
+        SESSION,
+        FinalAnswer("Made it."),
+    ],
+    "limit-unknown": [UsageLimitReached("429 Rate limit reached")],
+    "refused": [],
+    "interrupted": [AgentMessage("Working."), ToolCall("Bash", "echo one")],
+}
+
+DROID: dict[str, list[Event]] = {
+    "answer": [SESSION, AgentMessage(ANSWER), Usage(1100, overall=True), FinalAnswer(ANSWER)],
+    "tools": [
+        SESSION,
+        AgentMessage("Working."),
+        ToolCall("Execute", WORK),
+        ToolCall("Create", "notes.txt"),
+        AgentMessage("Made it."),
+        Usage(3300, overall=True),
+        FinalAnswer("Made it."),
+    ],
+    "limit-unknown": [SESSION, UsageLimitReached("Rate limit reached")],
+    "refused": [SESSION, AgentFailure("The request is invalid")],
+    "interrupted": [SESSION, AgentMessage("Working."), ToolCall("Execute", "echo one")],
+}
+
+STREAMED = {
+    "claude": CLAUDE,
+    "codex": CODEX,
+    "opencode": OPENCODE,
+    "gemini": GEMINI,
+    "copilot": COPILOT,
+    "qwen": QWEN,
+    "kimi": KIMI,
+    "droid": DROID,
+}
+EXPECTED = {(agent, case): events for agent, cases in STREAMED.items() for case, events in cases.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -245,6 +339,13 @@ def test_no_line_of_a_real_stream_is_strange(path: Path) -> None:
     assert [word for word in (b"/root", b"/work/") if word in content] == []
 
 
+def test_a_limit_of_kimi_ends_when_its_service_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It tells how long it waits; it was captured when the limit had that long to go."""
+    (limited,) = (json.loads(line) for line in (STREAMS / "kimi/limit.jsonl").read_text().splitlines()[1:])
+    monkeypatch.setattr(time, "time", lambda: UNTIL - limited["delay_ms"] / 1000)
+    assert read(STREAMS / "kimi/limit.jsonl") == [UsageLimitReached("429 Rate limit reached", UNTIL)]
+
+
 @pytest.mark.parametrize(
     ("agent", "passing"),
     [
@@ -258,6 +359,10 @@ def test_no_line_of_a_real_stream_is_strange(path: Path) -> None:
         *(("claude/unconnected", True), ("opencode/unconnected", True), ("gemini/unconnected", True)),
         *(("claude/refused", False), ("codex/refused", False), ("opencode/refused", False)),
         ("gemini/refused", False),
+        *(("copilot/overload", True), ("qwen/overload", True), ("kimi/overload", True)),
+        *(("copilot/unconnected", True), ("qwen/unconnected", True), ("kimi/unconnected", True)),
+        ("droid/unconnected", True),
+        *(("copilot/refused", False), ("qwen/refused", False), ("droid/refused", False)),
     ],
 )
 def test_which_failures_pass(agent: str, passing: object) -> None:
@@ -273,6 +378,10 @@ def test_which_failures_pass(agent: str, passing: object) -> None:
         ("codex", "shell", "shell: cat > 'notes.txt' <<'EOT' …"),
         ("opencode", "bash", "write: notes.txt"),
         ("gemini", "run_shell_command", "write_file: notes.txt"),
+        ("copilot", "bash", "create: notes.txt"),
+        ("qwen", "run_shell_command", "write_file: notes.txt"),
+        ("kimi", "Bash", "Write: notes.txt"),
+        ("droid", "Execute", "Create: notes.txt"),
     ],
 )
 def test_the_events_of_an_agents_work(agent: str, shell: str, write: str) -> None:

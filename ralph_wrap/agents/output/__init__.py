@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
-from ralph_wrap.agents.output import claude, codex, gemini, opencode
+from ralph_wrap.agents.output import claude, codex, copilot, droid, gemini, kimi, opencode, qwen
 from ralph_wrap.agents.output.events import (
     AgentFailure,
     AgentMessage,
@@ -33,6 +33,10 @@ class OutputFormat(Protocol):
     """A parser of one format; each iteration gets a new one."""
 
     @property
+    def key(self) -> str:
+        """The key with a text that each line of the format has."""
+
+    @property
     def ignored(self) -> re.Pattern[bytes]:
         """Pattern for the beginning of lines without information, mostly results of tools."""
 
@@ -46,7 +50,11 @@ _FORMATS: dict[str, Callable[[], OutputFormat]] = {
     "claude": claude.FORMAT,
     "codex": codex.FORMAT,
     "opencode": opencode.FORMAT,
+    "copilot": copilot.FORMAT,
     "gemini": gemini.FORMAT,
+    "qwen": qwen.FORMAT,
+    "kimi": kimi.FORMAT,
+    "droid": droid.FORMAT,
 }
 
 FORMATS = tuple(_FORMATS)
@@ -78,7 +86,7 @@ class OutputReader:
 
     def _read(self, lines: Iterable[bytes | SkippedLine]) -> list[Event]:
         events: list[Event] = []
-        is_ignored, read = self._format.ignored.match, self._format.read
+        key, is_ignored, read = self._format.key, self._format.ignored.match, self._format.read
         for line in lines:
             if isinstance(line, SkippedLine):
                 events.append(line)
@@ -91,7 +99,7 @@ class OutputReader:
             except (ValueError, RecursionError):
                 document, end = None, 0
             is_whole = end == len(text) or not text[end:].strip()
-            if is_whole and isinstance(document, dict) and isinstance(document.get("type"), str):
+            if is_whole and isinstance(document, dict) and isinstance(document.get(key), str):
                 events.extend(read(document))
             else:
                 events.append(UnparsedLine(line))

@@ -28,6 +28,7 @@ _LOGGED_OUT = "authentication_failed"  # Claude Code's own word for no login, an
 class ClaudeFormat:
     """Reads one iteration; see the module."""
 
+    key = "type"
     ignored = re.compile(
         rb'\{"type":"(?:user",|stream_event","event":\{"type":"(?:content_block_|message_stop"|ping"))'
     )

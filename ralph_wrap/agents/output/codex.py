@@ -39,6 +39,7 @@ _ESCAPED = re.compile(r'\\(["\\$`])')  # the characters that a backslash quotes 
 class CodexFormat:
     """Reads one iteration; see the module."""
 
+    key = "type"
     ignored = re.compile(
         rb'\{"type":"(?:turn\.started"|item\.updated"|item\.completed","item":\{"id":"[^"]*",'
         rb'"type":"(?:command_execution|reasoning)",)'

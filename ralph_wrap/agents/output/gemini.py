@@ -34,6 +34,7 @@ _WRONG_KEY = "API_KEY_INVALID"  # https://cloud.google.com/apis/design/errors
 class GeminiFormat:
     """Reads one iteration; see the module."""
 
+    key = "type"
     ignored = re.compile(rb'\{"type":"tool_result",')
     """Pattern for the beginning of lines without information."""
 

@@ -31,6 +31,7 @@ _RESET = "anthropic-ratelimit-unified-reset"  # header with the end time of a li
 class OpencodeFormat:
     """Reads one iteration; see the module."""
 
+    key = "type"
     ignored = re.compile(rb"(?!)")
     """Pattern for the beginning of lines without information: there are none."""
 

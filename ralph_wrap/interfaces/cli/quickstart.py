@@ -86,7 +86,7 @@ def _chosen(environ: Mapping[str, str]) -> str:
         raise AgentNotFoundError(
             f"none of the known agents is installed: {', '.join(agents.NAMES)}",
             Commands.of(
-                *(agents.known(name).install for name in agents.NAMES),
+                *(agents.known(name).install for name in agents.OFFERED),
                 "any other program can be the agent: ralph-wrap run -- ./agent.sh",
             ),
         )

@@ -272,7 +272,8 @@ OFFER = "ralph-wrap quickstart\nralph-wrap run --agent claude\nralph-wrap run --
             ("-a", "hal", "-p", "x"),
             "unknown agent 'hal'",
             (
-                "known agents: aider, claude, codex, gemini, opencode\n"
+                "known agents: agy, aider, amp, claude, codex, copilot, crush, cursor-agent, droid, gemini,"
+                " kimi, opencode, qwen\n"
                 "for another command: ralph-wrap run -- COMMAND"
             ),
         ),
@@ -323,7 +324,8 @@ WRONG_FILES = {
     ),
     "[agents.mine]\nspeed = 9\n": ': unknown key "speed" in [agents.mine]',
     "[agents.mine]\ncommand = ['x']\noutput = 'xml'\n": (
-        ": agents.mine.output: 'xml' is none of text, claude, codex, opencode, gemini"
+        ": agents.mine.output: 'xml' is none of"
+        " text, claude, codex, opencode, copilot, gemini, qwen, kimi, droid"
     ),
     "[agents.mine]\ncommand = ['x']\nprompt = 'argument'\n": (
         ": agents.mine.prompt: 'argument' needs {prompt} in the command"

@@ -51,7 +51,7 @@ def test_agents_are_completed(repo: Repo) -> None:
 def test_known_agents_are_completed_whatever_the_configuration_is(repo: Repo) -> None:
     """A mistake in it is not for a shell that waits for words."""
     repo.write(".ralph/config.toml", "nonsense")
-    assert _completed(repo, "run", "--agent", "co") == ["codex"]
+    assert _completed(repo, "run", "--agent", "cod") == ["codex"]
 
 
 def test_options_are_completed(repo: Repo) -> None:
