@@ -210,7 +210,15 @@ def _own_work(tree: LinkedWorktree, git: Git, index: Path, outside: Path, place:
                 return found
         finally:
             copy.unlink(missing_ok=True)
-    return _unpushed(git_dir, own, outside, place) or _own_large_files(git_dir)
+    made = _commits_in(own) if tree.path == git_dir else ()
+    return _unpushed(git_dir, own, outside, place, made) or _own_large_files(git_dir)
+
+
+def _commits_in(git: Git) -> list[str]:
+    """Return every commit of a repository without files: it has no reflog that names a deleted branch's."""
+    row = "--batch-check=%(objecttype) %(objectname)"
+    listed = decode_lines(run_git(git, "cat-file", "--batch-all-objects", row).stdout)
+    return [oid for kind, _, oid in (line.partition(" ") for line in listed) if kind == "commit"]
 
 
 def _unknown(git_dir: Path) -> str | None:
@@ -237,7 +245,7 @@ def _uncommitted(tree: LinkedWorktree, git: Git, copy: Path) -> str | None:
     return f"{_are(paths, 'path')} not committed" if paths else None
 
 
-def _unpushed(git_dir: Path, git: Git, outside: Path, place: Path) -> str | None:
+def _unpushed(git_dir: Path, git: Git, outside: Path, place: Path, made: Collection[str]) -> str | None:
     """Return what only this repository has.
 
     Arguments:
@@ -245,6 +253,7 @@ def _unpushed(git_dir: Path, git: Git, outside: Path, place: Path) -> str | None
         git: git in it.
         outside: where a remote must not be.
         place: the directory where the repository was cloned; a relative URL starts there.
+        made: commits in it that perhaps nothing names.
 
     """
     problems: list[str] = []
@@ -255,7 +264,7 @@ def _unpushed(git_dir: Path, git: Git, outside: Path, place: Path) -> str | None
     named = named_commits(git, named_objects(git_dir, git, problems, without=_FETCHED), problems)
     if problems:
         return problems[0]
-    if not named:
+    if not (named := [*dict.fromkeys((*named, *made))]):
         return None
     remotes = _remotes(git_dir, outside, place)
     pushed = {*_pushed(git, remotes, tracked)}

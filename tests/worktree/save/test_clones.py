@@ -373,6 +373,12 @@ def _pushed_into(bare: Repo, _: Repo) -> str:
     return "1 commit in it is on no branch of a remote"
 
 
+def _deleted_branch(bare: Repo, upstream: Repo) -> str:
+    reason = _pushed_into(bare, upstream)
+    bare.git("update-ref", "-d", "refs/heads/own")
+    return reason
+
+
 def _bare_with_own_tag(bare: Repo, _: Repo) -> str:
     bare.git("tag", "-a", "-m", "why", "mine")
     return "refs/tags/mine in it may be on no remote"
@@ -389,7 +395,7 @@ def _bare_with_a_file(bare: Repo, _: Repo) -> str:
 
 
 @pytest.mark.parametrize(
-    "change", [_pushed_into, _bare_with_own_tag, _bare_of_another_machine, _bare_with_a_file]
+    "change", [_pushed_into, _deleted_branch, _bare_with_own_tag, _bare_of_another_machine, _bare_with_a_file]
 )
 def test_own_work_in_a_bare_repository_keeps_the_worktree(
     tree: Tree, upstream: Repo, change: Callable[[Repo, Repo], str]
