@@ -160,6 +160,7 @@ class AgentLoop:
             return
         if settings.keep_worktree or (settings.background and self._state.agent_started):
             self._state.teardown = TeardownEnd(LATER, settings.teardown, reason="the worktree stays")
+            log.event("teardown.later", f"teardown runs at the end of the worktree: {self._removal}")
             return
         self._process_tree.signal(signal.SIGTERM, except_group=0)
         self._end_processes(settings.grace, signalled=True)
@@ -176,6 +177,10 @@ class AgentLoop:
         if ended.result != LATER:
             self._owes_teardown = False
             (self._claim.directory / OWED).unlink(missing_ok=True)
+
+    @property
+    def _removal(self) -> str:
+        return command("ralph-wrap", "rm", self._claim.record.id)
 
     def _iteration_context(
         self, requests: StopRequests, lock: FileLock, start: Callable[[ProcessSpec], ProcessGroup]

@@ -42,6 +42,8 @@ _TICK = 0.1  # seconds between two looks at the signals
 PASSED, FAILED, NOT_RUN, LATER = "passed", "failed", "not run", "later"
 """The results of a teardown."""
 
+_AGAIN = "the next start or sweep runs it"
+
 
 class TeardownEnd(NamedTuple):
     """What became of the teardown.
@@ -233,7 +235,7 @@ class Teardown(NamedTuple):
             return TeardownEnd(PASSED, self.text, status, seconds)
         how = f"ended with status {status}" if status is not None else f"was ended after {seconds:g} s"
         if status is None and share.postpones:
-            log.event("teardown.later", reason=how)
+            log.event("teardown.later", f"teardown {how}: {_AGAIN}", reason=how)
             return TeardownEnd(LATER, self.text, None, seconds, f"it {how}")
         log.warning(
             "teardown.failed",
@@ -244,7 +246,7 @@ class Teardown(NamedTuple):
 
     def _not_run(self, reason: str, share: TeardownShare) -> TeardownEnd:
         if share.postpones:
-            log.event("teardown.later", reason=reason)
+            log.event("teardown.later", f"teardown was not run ({reason}): {_AGAIN}", reason=reason)
             return TeardownEnd(LATER, self.text, reason=reason)
         return not_run(self.text, reason, self.by_hand)
 

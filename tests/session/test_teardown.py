@@ -354,6 +354,10 @@ def test_a_kept_worktree_keeps_it_until_rm(repo: Repo) -> None:
     configure(repo)
     result = run(repo.path, "--keep-worktree", *SH, DONE)
     assert torn(repo) == []
+    line = f"ralph-wrap rm {result.report['id']}"
+    assert [told["message"] for told in result.narration if told["event"] == "teardown.later"] == [
+        f"teardown runs at the end of the worktree: {line}"
+    ]
     assert command("rm", result.report["id"], cwd=repo.path).status == 0
     assert len(torn(repo)) == 1
 
