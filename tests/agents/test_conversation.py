@@ -62,6 +62,8 @@ def test_it_remembers_the_iteration_before(program: Program, repo: Repo, tmp_pat
     """The model is shown what it has said then; what was spent is counted once."""
     result, seen = _ask(program, repo, tmp_path, keep=True)
     assert result.ending == ("max-iterations", 2, 0)
+    if program.name == "qwen":  # after its answer it asks what of it to keep in its memory
+        seen = [request for request in seen if "Go on." in json.dumps(json.loads(request)["messages"][-1])]
     assert [request.count(REMEMBERED) for request in seen] == [0, 1]
     assert result.report["tokens"] == (None if program.name in {"copilot", "kimi"} else TOKENS * 2)
     assert result.stdout.decode().count(REMEMBERED) == 2
