@@ -209,7 +209,11 @@ class PrivateIndex:
         yield from (registration / name for name in (EXCLUDES, "config.worktree", "info/sparse-checkout"))
 
     def _begin(self, git: Git, own: Git) -> None:
-        """Take the agent's index; from then on no flag hides a file, and no conflict prevents a tree."""
+        """Take the agent's index; from then on no flag hides a file, and no conflict prevents a tree.
+
+        If a signal or an error ends this half way, the next look begins anew.
+        """
+        rules, self._rules = self._rules, None
         self._tree = None
         if self._path.is_dir() and not self._path.is_symlink():
             files.remove_tree(self._path)
@@ -226,6 +230,7 @@ class PrivateIndex:
             resolve(own)
             listing = list_index(own)
         self._submodules = [*listing.submodules()]
+        self._rules = rules
 
     def _read_staged(self, git: Git, head: str | None, head_tree: str | None) -> _Staged:
         """Return what the agent's index holds; nothing changes if the agent has staged nothing."""

@@ -337,6 +337,22 @@ def test_a_look_that_was_ended_loses_nothing(looks: Looks, monkeypatch: pytest.M
     assert b"new" in looks.files()
 
 
+def test_a_look_that_was_ended_while_it_began_anew_hides_nothing(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then, our index is the agent's, with the flags that hide files."""
+    inside = looks.tree.inside
+    inside.git("update-index", "--assume-unchanged", "file.txt")
+    inside.write(".gitignore", "*.new\n")
+    inside.git("add", ".gitignore")  # so that no later status names the new rule
+    with monkeypatch.context() as patched:
+        patched.setattr(private_index, "lift_flags", lambda *_: _end(None))
+        with pytest.raises(InterruptedError):
+            looks.look()
+    inside.write("file.txt", "hidden\n")
+    assert looks.files()[b"file.txt"] == ("100644", b"hidden\n")
+
+
 def _end(_git: object) -> str:
     raise InterruptedError("a signal came")
 
