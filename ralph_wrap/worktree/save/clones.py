@@ -27,7 +27,7 @@ from typing import NamedTuple
 from ralph_wrap.errors import GitError
 from ralph_wrap.git import Git, decode, decode_lines, list_refs, pointer, run_git
 from ralph_wrap.git.config_file import parse
-from ralph_wrap.git.index import list_index
+from ralph_wrap.git.index import is_staged, list_index
 from ralph_wrap.git.object_reader import read_objects
 from ralph_wrap.git.oid import oids_in
 from ralph_wrap.git.status import Status
@@ -35,7 +35,7 @@ from ralph_wrap.system import files
 from ralph_wrap.worktree.model import LinkedWorktree
 from ralph_wrap.worktree.save import submodule_repositories
 from ralph_wrap.worktree.save.commits import named_commits, named_objects
-from ralph_wrap.worktree.save.index import lift_flags, reading_anew, status_of
+from ralph_wrap.worktree.save.index import holds_unseen_files, lift_flags, reading_anew, status_of
 from ralph_wrap.worktree.save.trees import counted
 from ralph_wrap.worktree.save.walk import DirectoryWalk
 
@@ -210,6 +210,8 @@ def _own_work(tree: LinkedWorktree, git: Git, index: Path, outside: Path, place:
                 return found
         finally:
             copy.unlink(missing_ok=True)
+    elif (git_dir / "index").exists() and is_staged(own):  # for files elsewhere, or that are gone
+        return "what is staged in it is not committed"
     made = _commits_in(own) if tree.path == git_dir else ()
     return _unpushed(git_dir, own, outside, place, made) or _own_large_files(git_dir)
 
@@ -237,9 +239,14 @@ def _unknown(git_dir: Path) -> str | None:
 
 
 def _uncommitted(tree: LinkedWorktree, git: Git, copy: Path) -> str | None:
-    scratch = git._replace(index_file=copy)
-    with reading_anew(scratch):
-        is_lifted = (tree.registration / "index").exists() and lift_flags(tree, scratch, list_index(git))
+    scratch, is_lifted = git._replace(index_file=copy), False
+    if (tree.registration / "index").exists():
+        listing = list_index(git)
+        for entry in listing.submodules():
+            if holds_unseen_files(tree.path / entry.path):
+                return f"git does not look at the files below the submodule's path {entry.path}"
+        with reading_anew(scratch):
+            is_lifted = lift_flags(tree, scratch, listing)
     status = status_of(scratch if is_lifted else git)
     paths = len(status.changed) + len(status.untracked)
     return f"{_are(paths, 'path')} not committed" if paths else None

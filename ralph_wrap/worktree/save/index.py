@@ -226,6 +226,11 @@ def _by_filter(git: Git, paths: Collection[str]) -> list[list[str]]:
     return [*groups.values()]
 
 
+def holds_unseen_files(submodule: Path) -> bool:
+    """Return whether the directory of a submodule has files and no repository: git does not look at them."""
+    return submodule.is_dir() and not (submodule / ".git").exists() and any(submodule.iterdir())
+
+
 def may_be_read(path: Path) -> bool:
     """Return whether the modes of files let git store the state of a path."""
     try:

@@ -19,6 +19,7 @@ from ralph_wrap.worktree.save.clones import sort_nested, still_clones
 from ralph_wrap.worktree.save.commits import named_commits, named_objects, unreachable
 from ralph_wrap.worktree.save.index import (
     fresh_copy,
+    holds_unseen_files,
     index_digest,
     lift_flags,
     not_in_index,
@@ -75,8 +76,7 @@ def look(
             run_git(scratch, "read-tree", *((head,) if head else ("--empty",)))
             return status_of(scratch), walked
     for entry in listing.submodules():
-        directory = worktree.path / entry.path
-        if directory.is_dir() and not (directory / ".git").exists() and any(directory.iterdir()):
+        if holds_unseen_files(worktree.path / entry.path):
             problems.append(f"git does not look at the files below the submodule's path {entry.path}")
     with reading_anew(scratch):
         is_lifted = lift_flags(worktree, scratch, listing)

@@ -389,13 +389,27 @@ def _bare_of_another_machine(bare: Repo, _: Repo) -> str:
     return "2 commits in it are on no branch of a remote"
 
 
+def _bare_with_staged_files(bare: Repo, upstream: Repo) -> str:
+    upstream.write("file.txt", "staged\n")
+    bare.git("--git-dir=.", f"--work-tree={upstream.path}", "add", "file.txt")
+    return "what is staged in it is not committed"
+
+
 def _bare_with_a_file(bare: Repo, _: Repo) -> str:
     (bare.path / "notes.txt").write_text("n\n")
     return "notes.txt is in its repository"
 
 
 @pytest.mark.parametrize(
-    "change", [_pushed_into, _deleted_branch, _bare_with_own_tag, _bare_of_another_machine, _bare_with_a_file]
+    "change",
+    [
+        _pushed_into,
+        _deleted_branch,
+        _bare_with_own_tag,
+        _bare_of_another_machine,
+        _bare_with_staged_files,
+        _bare_with_a_file,
+    ],
 )
 def test_own_work_in_a_bare_repository_keeps_the_worktree(
     tree: Tree, upstream: Repo, change: Callable[[Repo, Repo], str]
@@ -488,6 +502,20 @@ def test_own_work_in_a_submodule_of_a_clone_keeps_the_worktree(
 ) -> None:
     """The clone is named once, with the submodule."""
     reason = change(Repo(with_submodule.path / "sub/inner"))
+    assert tree.finish().kept == KEPT + reason
+
+
+@pytest.mark.parametrize("how", ["never made", "deleted"])
+def test_files_of_a_submodule_without_a_repository_keep_the_worktree(
+    tree: Tree, with_submodule: Repo, how: str
+) -> None:
+    """Git says that the clone is clean, because it does not look at them."""
+    if how == "deleted":
+        (with_submodule.path / "sub/inner/.git").unlink()
+    else:
+        with_submodule.git("submodule", "deinit", "-q", "--force", "sub/inner")
+    with_submodule.write("sub/inner/new", "own\n")
+    reason = "git does not look at the files below the submodule's path sub/inner"
     assert tree.finish().kept == KEPT + reason
 
 
