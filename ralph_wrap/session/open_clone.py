@@ -25,6 +25,7 @@ from ralph_wrap.session.workspace import (
     copy_ignored_files,
     log_created,
     monitor_leaks,
+    new_worktree,
     put_back,
     restore_submodules,
 )
@@ -36,10 +37,9 @@ from ralph_wrap.system.log import current
 from ralph_wrap.system.text import command, rename_command
 from ralph_wrap.worktree.create import submodules
 from ralph_wrap.worktree.create.clone import create_clone
-from ralph_wrap.worktree.create.new_worktree import CheckoutWatch, NewWorktree
+from ralph_wrap.worktree.create.new_worktree import CheckoutWatch
 from ralph_wrap.worktree.create.replica import refresh, trust_cloned
 from ralph_wrap.worktree.model import LinkedWorktree
-from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 from ralph_wrap.worktree.restore import restore
 
 
@@ -76,19 +76,13 @@ def _open(context: SessionContext) -> Workspace:
 
 
 def _make(context: SessionContext, base: str) -> LinkedWorktree:
-    session, replica, end = context.record.session, context.replica, context.clone_end
+    replica, end = context.replica, context.clone_end
     assert replica is not None
     assert end is not None
     tree = create_clone(
         context.project.git,
         repository_of(context.project),
-        NewWorktree(
-            path=context.path,
-            branch=context.branch,
-            base=base,
-            owner=WorktreeOwner(session_lock(session), SessionMark(session, context.branch)),
-            layout=context.layout,
-        ),
+        new_worktree(context, base),
         CheckoutWatch(context.cancel, current().progress),
         replica=replica,
         agent_id=context.record.id,

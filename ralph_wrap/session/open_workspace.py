@@ -21,6 +21,7 @@ from ralph_wrap.session.workspace import (
     copy_ignored_files,
     log_created,
     monitor_leaks,
+    new_worktree,
     put_back,
     restore_submodules,
 )
@@ -30,12 +31,11 @@ from ralph_wrap.system.log import current, get_logger
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree import restore
 from ralph_wrap.worktree.create import submodules
-from ralph_wrap.worktree.create.new_worktree import CheckoutWatch, NewWorktree, OfferedWorktree
+from ralph_wrap.worktree.create.new_worktree import CheckoutWatch, OfferedWorktree
 from ralph_wrap.worktree.create.transaction import create
 from ralph_wrap.worktree.git_file import identity_of
 from ralph_wrap.worktree.ignore import RULE, ensure_ignored
 from ralph_wrap.worktree.model import LinkedWorktree
-from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 from ralph_wrap.worktree.save import sync
 from ralph_wrap.worktree.warm import WarmWorktree
 
@@ -151,18 +151,10 @@ class WorktreeOpening(NamedTuple):
 
     def _create(self, repository: Repository, base: str, warm: WarmWorktree | None) -> LinkedWorktree:
         context = self.context
-        session = context.record.session
         return create(
             context.project.git,
             repository,
-            NewWorktree(
-                path=context.path,
-                branch=context.branch,
-                base=base,
-                owner=WorktreeOwner(session_lock(session), SessionMark(session, context.branch)),
-                continued=context.continues_branch,
-                layout=context.layout,
-            ),
+            new_worktree(context, base),
             CheckoutWatch(context.cancel, current().progress),
             offered=OfferedWorktree(warm, self._abandon) if warm else None,
         )

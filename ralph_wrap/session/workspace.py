@@ -19,8 +19,10 @@ from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.text import near
 from ralph_wrap.worktree import restore
 from ralph_wrap.worktree.create import report_copies
+from ralph_wrap.worktree.create.new_worktree import NewWorktree
 from ralph_wrap.worktree.leaks.monitor import LeakMonitor
 from ralph_wrap.worktree.model import LinkedWorktree
+from ralph_wrap.worktree.ownership import SessionMark, WorktreeOwner, session_lock
 
 log = get_logger()
 
@@ -97,6 +99,19 @@ def monitor_leaks(context: SessionContext) -> LeakMonitor:
         workspace=context.path,
         branch=context.branch,
         cancel=context.cancel,
+    )
+
+
+def new_worktree(context: SessionContext, base: str) -> NewWorktree:
+    """Return the worktree, or the clone, that a session gets."""
+    session = context.record.session
+    return NewWorktree(
+        path=context.path,
+        branch=context.branch,
+        base=base,
+        owner=WorktreeOwner(session_lock(session), SessionMark(session, context.branch)),
+        continued=context.continues_branch,
+        layout=context.layout,
     )
 
 

@@ -183,6 +183,16 @@ def _answer(output: str, words: str) -> bytes:
             {"type": "message", "role": "assistant", "content": words},
             {"type": "result", "status": "success"},
         ],
+        "copilot": [
+            {"type": "assistant.message", "data": {"content": words}},
+            {"type": "result", "exitCode": 0},
+        ],
+        "qwen": [{"type": "result", "subtype": "success", "is_error": False, "result": words}],
+        "kimi": [
+            {"role": "assistant", "content": words},
+            {"role": "meta", "type": "session.resume_hint"},
+        ],
+        "droid": [{"type": "completion", "finalText": words}],
     }
     return b"".join(json.dumps(document).encode() + b"\n" for document in documents[output])
 

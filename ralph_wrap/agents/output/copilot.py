@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 from ralph_wrap.agents.output import failure, json_access
@@ -52,7 +51,7 @@ class CopilotFormat:
         elif kind == "session.error":
             self._has_failed = True
             message = json_access.text(data, "message") or "the agent gives no reason"
-            until = failure.after(message, _moment(json_access.text(document, "timestamp")))
+            until = failure.after(message, json_access.iso_moment(document, "timestamp"))
             yield failure.classified(message, json_access.number(data, "statusCode"), until)
         elif kind == "result":
             yield from self._result(document)
@@ -69,14 +68,6 @@ class CopilotFormat:
 
 def _given(data: Any) -> Any:
     return json_access.part(data, "arguments")
-
-
-def _moment(text: str) -> float | None:
-    """Return a time in seconds since the epoch."""
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 FORMAT = CopilotFormat

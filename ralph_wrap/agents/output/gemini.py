@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 from ralph_wrap.agents.output import failure, json_access
@@ -66,7 +65,7 @@ class GeminiFormat:
         if document.get("status") == "success":
             return FinalAnswer(str(self._answer))
         message, status = _unwrapped(json_access.text(document, "error", "message"))
-        until = failure.after(message, _moment(json_access.text(document, "timestamp")))
+        until = failure.after(message, json_access.iso_moment(document, "timestamp"))
         return failure.classified(message or "the agent gives no reason", status, until)
 
 
@@ -86,14 +85,6 @@ def _unwrapped(message: str) -> tuple[str, float | None]:
     if any(json_access.text(row, "reason") == _WRONG_KEY for row in json_access.rows(error, "details")):
         status = failure.UNAUTHORIZED  # the service itself sends 400
     return json_access.text(error, "message") or found[1], status
-
-
-def _moment(text: str) -> float | None:
-    """Return a time in seconds since the epoch."""
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 FORMAT = GeminiFormat

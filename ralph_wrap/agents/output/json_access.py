@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 _MOST = 10**15  # a larger number is an error, and may not fit into a float
@@ -43,6 +44,14 @@ def moment(document: Any, *path: str) -> float | None:
     """Return the time at a path, in seconds since the epoch, if it is before the year 5000."""
     found = number(document, *path)
     return found if found is not None and found < _YEAR_5000 else None
+
+
+def iso_moment(document: Any, *path: str) -> float | None:
+    """Return the time at a path that stands there in ISO 8601, in seconds since the epoch."""
+    try:
+        return datetime.fromisoformat(text(document, *path)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def count(document: Any, *path: str) -> int:

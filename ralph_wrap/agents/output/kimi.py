@@ -20,6 +20,7 @@ from ralph_wrap.agents.output.events import AgentMessage, AgentSessionId, Event,
 from ralph_wrap.system.document import from_json
 
 _OWN_DELAY = 60.0  # seconds; a longer one was named by the service
+_LONGEST_DELAY = 1e10  # seconds; a much later time is none for datetime
 
 
 class KimiFormat:
@@ -51,7 +52,7 @@ class KimiFormat:
         elif role == "meta" and kind == "turn.step.retrying":
             message = json_access.text(document, "error_message") or "the agent gives no reason"
             delay = (json_access.number(document, "delay_ms") or 0.0) / 1000
-            until = json_access.moment({"": time.time() + delay}, "") if delay > _OWN_DELAY else None
+            until = time.time() + delay if _OWN_DELAY < delay < _LONGEST_DELAY else None
             yield failure.classified(message, json_access.number(document, "status_code"), until)
 
 
