@@ -15,6 +15,8 @@ done.
 
 from ralph_wrap.agents.definition import Agent, AgentHome, AgentLogin
 
+_LIST = r"(?:\n• .*)+"
+
 AGENT = Agent(
     "copilot",
     ("copilot", "--allow-all", "--no-ask-user", "--no-auto-update", "--output-format", "json"),
@@ -29,5 +31,9 @@ AGENT = Agent(
         variables=("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_BASE_URL"),
         files=(".config/gh/hosts.yml",),
         command="copilot login",
+        endings=(
+            rf"Error: No authentication information found\.\nCopilot can be .*\nTo authenticate, .*:{_LIST}",
+            rf"Error: Classic Personal Access Tokens .*\nThe .*\nPlease .*\nTo fix this, you can:{_LIST}",
+        ),
     ),
 )

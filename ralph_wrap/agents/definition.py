@@ -63,6 +63,8 @@ class AgentLogin(NamedTuple):
         command: what logs a user in, for people.
         statuses: exit statuses with which the agent ends only because it has no login.
         words: regular expressions for the beginning of its final error; each one says that it has no login.
+        endings: the same for all of the last lines of its stderr, where its final error has several. Empty
+            lines and indentation do not count; what is told is the first one of these lines.
 
     """
 
@@ -71,6 +73,7 @@ class AgentLogin(NamedTuple):
     command: str = ""
     statuses: tuple[int, ...] = ()
     words: tuple[str, ...] = ()
+    endings: tuple[str, ...] = ()
 
 
 class Agent(NamedTuple):

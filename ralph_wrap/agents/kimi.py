@@ -12,7 +12,8 @@ In a sandbox it keeps its login and its sessions. ``config.toml`` has hooks, so 
 
 Its login is a file that ``kimi login`` writes. It reads no key from the environment, except with a model from
 there (``KIMI_MODEL_NAME``); a key may stand in ``config.toml``. Without a login
-it says on stderr that no model is configured.
+it says on stderr that no model is configured, that a provider has no credential, or that this is refused, and
+then where its log is.
 """
 
 from ralph_wrap.agents.definition import Agent, AgentHome, AgentLogin
@@ -36,5 +37,10 @@ AGENT = Agent(
         variables=("KIMI_MODEL_API_KEY",),
         files=(".kimi-code/credentials/kimi-code.json",),
         command="kimi login",
+        endings=(
+            r"error: failed to run prompt: No model configured\. .*\nSee log: .*",
+            r"error: failed to run prompt: provider\.auth_error: .*\nSee log: .*",
+            r"error: failed to run prompt: provider .* has no credential configured\nSee log: .*",
+        ),
     ),
 )

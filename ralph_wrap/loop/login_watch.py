@@ -60,7 +60,16 @@ class LoginWatch:
         if status in self._login.statuses:
             said = next(filter(self._is_one, lines), lines[-1])
             return shortened(said) or f"it ended with status {status}"
-        return shortened(lines[-1]) if status and self._is_one(lines[-1]) else ""
+        if not status:
+            return ""
+        return shortened(lines[-1] if self._is_one(lines[-1]) else self._said_in_several("\n".join(lines)))
 
     def _is_one(self, said: str) -> bool:
         return any(re.match(words, said) for words in self._login.words)
+
+    def _said_in_several(self, text: str) -> str:
+        """Return the first line of a final error of several lines; empty if it is not about the login."""
+        for lines in self._login.endings:
+            if ending := re.search(rf"^(?:{lines})\Z", text, re.MULTILINE):
+                return ending[0].partition("\n")[0]
+        return ""

@@ -51,8 +51,6 @@ _SILENT = {"opencode/dropped", "codex/unconnected", "opencode/no-login"}
 _UNCONNECTED = "unconnected"  # a case without a server
 NO_LOGIN = "no-login"
 """The case without any login; what a stream does not have is in ``no-login.err``."""
-# With a provider of their own, as here, these need no login.
-_SILENT |= {f"{agent}/{NO_LOGIN}" for agent in ("copilot", "kimi", "droid")}
 _MOST = 120.0  # the same for those that end by themselves
 
 
@@ -88,15 +86,17 @@ def capture(agent: str, case: str) -> None:
                     process_group=0,
                 )
                 _finish(process, _PATIENCE.get(case, _MOST))
-        content = (
-            path.read_bytes().replace(os.fsencode(repo.path), b"/project").replace(os.fsencode(top), b"/tmp")
+        content, complaints = (
+            written.read_bytes()
+            .replace(os.fsencode(repo.path), b"/project")
+            .replace(os.fsencode(top), b"/tmp")
+            for written in (path, top / "errors")
         )
         path.write_bytes(content)
         if not content:
             path.unlink()
-            path.with_suffix(".err").write_bytes(
-                (top / "errors").read_bytes().replace(os.fsencode(top), b"/tmp")
-            )
+        if not content or (case == NO_LOGIN and complaints):
+            path.with_suffix(".err").write_bytes(complaints)
         took = time.monotonic() - began
         print(f"{agent}/{case}: status {process.returncode}, {took:.1f} s, {len(content)} bytes")  # noqa: T201
 

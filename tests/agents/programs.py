@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DIRECTORY = Path(os.environ.get("RALPH_TEST_AGENTS") or Path.home() / ".cache" / "ralph-wrap-agents")
 """Where they are installed, the same as in ``install``; read before a test's own environment is made."""
 
+_WITH_A_PROVIDER = {"copilot", "kimi", "droid"}  # which is a login of its own
 _KEY = "SCRIPTED_KEY"  # of the provider in the configuration of Codex
 _LAUNCHER = """\
 #!/bin/sh
@@ -212,8 +213,21 @@ def _droid(home: Path, url: str) -> dict[str, str]:
 
 
 def without_login(agent: str, env: dict[str, str]) -> dict[str, str]:
-    """Return the environment of an agent without any variable that is a login."""
-    return {name: value for name, value in env.items() if name not in {*known(agent).login.variables, _KEY}}
+    """Return the environment of an agent without any login.
+
+    With a provider in their settings, as here, some need none: they get a home without settings.
+    """
+    logins = {
+        *known(agent).login.variables,
+        _KEY,
+        "COPILOT_OFFLINE",
+    }  # offline, it asks for a provider instead
+    left = {name: value for name, value in env.items() if name not in logins}
+    if agent in _WITH_A_PROVIDER:
+        home = Path(env["HOME"], "new")
+        home.mkdir()
+        left["HOME"] = os.fspath(home)
+    return left
 
 
 def as_users_start_it(env: dict[str, str]) -> dict[str, str]:

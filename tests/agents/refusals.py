@@ -187,7 +187,7 @@ REFUSALS: dict[str, dict[str, Refusal]] = {
     },
     "copilot": {"unauthorized": Refusal(_openai(401, "invalid_api_key", _WRONG_KEY), "logged-out")},
     "qwen": {"unauthorized": Refusal(_openai(401, "invalid_api_key", _WRONG_KEY), "logged-out")},
-    "kimi": {},  # it tells nothing of an answer that it does not ask for again
+    "kimi": {},  # its stream tells nothing of an answer that it does not ask for again
     "droid": {"unauthorized": Refusal(_openai(401, "invalid_api_key", _WRONG_KEY), "logged-out")},
 }
 """By agent and case."""

@@ -50,9 +50,12 @@ def complaint(agent: str, path: Path, status: int) -> str:
         ("codex", "no-login", 1, "Missing environment variable: `SCRIPTED_KEY`."),
         ("codex", "unauthorized", 1, "unexpected status 401 Unauthorized: Missing bearer or basic"),
         ("opencode", "unauthorized", 1, "Incorrect API key provided: none."),
+        ("copilot", "no-login", 1, "Error: No authentication information found."),
         ("copilot", "unauthorized", 1, "Authentication failed with provider at http"),
+        ("kimi", "no-login", 1, "error: failed to run prompt: No model configured."),
         ("qwen", "no-login", 1, "Missing API key for OpenAI-compatible auth."),
         ("qwen", "unauthorized", 1, "Incorrect API key provided: none."),
+        ("droid", "no-login", 1, "Error: Authentication failed. Please log in using /login"),
         ("droid", "unauthorized", 1, "Incorrect API key provided: none."),
         ("gemini", "no-login", 41, "When using Gemini API, you must specify the GEMINI_API_KEY"),
         ("gemini", "unauthorized", 145, "Request had invalid authentication credentials."),
@@ -113,6 +116,62 @@ def test_what_counts_on_stderr(status: int, stderr: bytes, said: str) -> None:
     watch = LoginWatch(known("gemini"))
     watch.hear(stderr)
     assert watch.complaint(status, None) == said
+
+
+KIMI = b"error: failed to run prompt: %s\nSee log: /home/kimi.log\n"
+CLASSIC = b"""\
+Error: Classic Personal Access Tokens (ghp_) are not supported by Copilot.
+
+The GH_TOKEN environment variable contains a classic PAT.
+Please use a Fine-Grained Personal Access Token or another authentication method.
+
+To fix this, you can:
+  \xe2\x80\xa2 Replace the token in GH_TOKEN with a fine-grained PAT
+"""
+
+
+@pytest.mark.parametrize(
+    ("agent", "stderr", "said"),
+    [
+        ("copilot", CLASSIC, "Error: Classic Personal Access Tokens (ghp_) are not supported by Copilot."),
+        (
+            "kimi",
+            KIMI % b"provider k has no credential configured",
+            "error: failed to run prompt: provider k",
+        ),
+        (
+            "kimi",
+            KIMI % b"provider.auth_error: 401 Incorrect key.",
+            "error: failed to run prompt",
+        ),
+        ("kimi", KIMI % b'Model "x" is not configured in config.toml.', ""),
+        ("kimi", KIMI % b'Session "x" not found.', ""),
+    ],
+)
+def test_what_else_counts_as_a_login_and_what_does_not(agent: str, stderr: bytes, said: str) -> None:
+    """A token of a kind that is not taken, a key that is refused or missing; no other mistake of a user."""
+    watch = LoginWatch(known(agent))
+    watch.hear(stderr)
+    found = watch.complaint(1, None)
+    assert (found.startswith(said), bool(found)) == (True, bool(said))
+
+
+@pytest.mark.parametrize("agent", ["copilot", "kimi"])
+def test_an_error_of_several_lines_counts_whole_and_at_the_end(agent: str) -> None:
+    """Negative control: quoted, cut, followed by another line, a success, or with a failure in the stream."""
+    errors = (STREAMS / agent / "no-login.err").read_bytes()
+    first, rest = errors.split(b"\n", 1)
+
+    def said(stderr: bytes, status: int = 1, failure: AgentFailure | None = None) -> str:
+        watch = LoginWatch(known(agent))
+        watch.hear(stderr)
+        return watch.complaint(status, failure)
+
+    for stderr in (errors, b"npm warn old\n" + errors, b"\n\x1b[31m" + first + b"\x1b[39m\n" + rest):
+        assert said(stderr) == first.decode()
+    for stderr in (b"Fix: " + errors, first, rest, errors + b"FAILED 1 test\n", first + b"\nx\n" + rest):
+        assert said(stderr) == ""
+    assert (said(errors, 0), said(errors, failure=AgentFailure("it failed"))) == ("", "")
 
 
 def test_the_session_ends_at_once_with_the_words_of_the_agent(mine: Callable[..., Result]) -> None:
