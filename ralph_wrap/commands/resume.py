@@ -16,6 +16,7 @@ from ralph_wrap.branches.intake import may_name_branches
 from ralph_wrap.errors import ConflictError, NotFoundError, RalphError, RefusedError
 from ralph_wrap.git import list_refs, read_commit, worktree_holding
 from ralph_wrap.state import inventory, remote_claim, report, session_start
+from ralph_wrap.state.advice import to_go_on
 from ralph_wrap.state.inventory import FoundSession, Verdict
 from ralph_wrap.state.project import CLONES, WORKTREES, Project, objects_of, registries, repository_of
 from ralph_wrap.state.record import FETCHED_FROM, FETCHED_REPORT, SessionRecord, read_record
@@ -135,14 +136,14 @@ class Interrupted(NamedTuple):
         ids: those that were interrupted, the oldest first.
         stuck: those that made no progress in several restarts.
         unknown: those whose end is not known, with the reason and what to type.
-        blocked: those that wait for an answer.
+        blocked: those that wait for an answer, with what to type.
 
     """
 
     ids: list[str]
     stuck: list[str]
     unknown: dict[str, tuple[str, str]]
-    blocked: list[str]
+    blocked: dict[str, Commands]
 
 
 def interrupted(project: Project) -> Interrupted:
@@ -153,7 +154,11 @@ def interrupted(project: Project) -> Interrupted:
         [agent_id for agent_id, outcome in outcomes.items() if outcome.ended_by in INTERRUPTED],
         [],
         _unreadable_records(project, newest) | _unknown(outcomes),
-        [agent_id for agent_id, outcome in outcomes.items() if outcome.ended_by == report.BLOCKED],
+        {
+            record.id: to_go_on(project, record, f'ralph-wrap resume {record.id} -m "…"')
+            for record, _ in newest
+            if outcomes[record.id].ended_by == report.BLOCKED
+        },
     )
 
 
@@ -174,7 +179,7 @@ def interrupted_by_container_end(project: Project) -> Interrupted:
     ended = [(record, registry) for record, registry in ended if outcomes[record.id].is_of_container]
     stuck = [record.id for record, registry in ended if _is_stuck(project, registry, record)]
     going_on = [record.id for record, _ in ended if record.id not in stuck]
-    return Interrupted(going_on, stuck, _unreadable_records(project, newest) | _unknown(outcomes), [])
+    return Interrupted(going_on, stuck, _unreadable_records(project, newest) | _unknown(outcomes), {})
 
 
 def _is_older_than_init(record: SessionRecord) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ralph_wrap.errors import NotFoundError, RalphError, RefusedError, explained
 from ralph_wrap.state import inventory, told
-from ralph_wrap.state.advice import advice_for
+from ralph_wrap.state.advice import advice_for, to_go_on
 from ralph_wrap.state.inventory import FoundSession, Verdict
 from ralph_wrap.state.project import Project
 from ralph_wrap.state.session_files import waits_until
@@ -73,17 +73,19 @@ def tell(
             failures.append(error)
         else:
             sessions.setdefault(session.name, session)
-    results = [_tell(session, text, failures, now=now) for session in sessions.values()]
+    results = [_tell(project, session, text, failures, now=now) for session in sessions.values()]
     if not failures:
         return results, None
     gravest = next((error for error in failures if not isinstance(error, NotFoundError)), failures[0])
     return results, type(gravest)("; ".join(error.message for error in failures), gravest.hint)
 
 
-def _tell(session: FoundSession, text: str, failures: list[RalphError], *, now: bool) -> ToldSession:
+def _tell(
+    project: Project, session: FoundSession, text: str, failures: list[RalphError], *, now: bool
+) -> ToldSession:
     result = ToldSession(session.id, session.record.session if session.record else None, "told")
     result = result._replace(title=session.title)
-    if refusal := _refusal(session, text):
+    if refusal := _refusal(project, session, text):
         failures.append(refusal[1])
         return result._replace(outcome=refusal[0])
     assert session.directory is not None
@@ -116,7 +118,7 @@ def _sentence(session: FoundSession, until: str | None, *, now: bool) -> str:
     return f"{what}; its running iteration ends for it" if now else what
 
 
-def _refusal(session: FoundSession, text: str) -> tuple[str, RalphError] | None:
+def _refusal(project: Project, session: FoundSession, text: str) -> tuple[str, RalphError] | None:
     """Return the outcome and the error for a session that reads no message; ``None`` if it may read one."""
     resume = f'{command("ralph-wrap", "resume", session.id, "-m")} "…"'
     if text.isprintable() and len(text) <= _PASTED:
@@ -129,8 +131,10 @@ def _refusal(session: FoundSession, text: str) -> tuple[str, RalphError] | None:
         message = f"session {session.name} was told nothing: its record cannot be read: {session.note}"
         return "unknown", RefusedError(message, advice_for(Verdict.UNKNOWN, session.id))
     if _is_over(session):
-        how = "has ended" if session.verdict is Verdict.FINISHED else "is ending"
-        return "ended", RefusedError(f"session {session.name} {how}", f"to go on with it: {resume}")
+        if session.verdict is Verdict.FINISHED and session.record:
+            hint = to_go_on(project, session.record, resume)
+            return "ended", RefusedError(f"session {session.name} has ended", hint)
+        return "ended", RefusedError(f"session {session.name} is ending", f"to go on with it: {resume}")
     return None
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from ralph_wrap.state import inventory
 from ralph_wrap.state.inventory import Verdict
+from ralph_wrap.state.project import Project
+from ralph_wrap.state.record import SessionRecord
 from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command
 
@@ -20,3 +23,20 @@ def advice_for(verdict: Verdict, agent_id: str) -> str:
         Verdict.UNKNOWN: "to see the reason: ralph-wrap ps",
         Verdict.FINISHED: "",
     }[verdict]
+
+
+def to_go_on(project: Project, record: SessionRecord, resume: str) -> Commands:
+    """Return the hint to go on with a session that has ended.
+
+    If its worktree is still there, as after ``spawn``, its branch is checked out in it until ``rm``.
+
+    Arguments:
+        resume: the command line that goes on with it.
+
+    """
+    if record.branch is None or inventory.workspace_of(record, project) is None:
+        return Commands.of(f"to go on with it: {resume}")
+    return Commands.of(
+        f"to save its worktree and remove it: {command('ralph-wrap', 'rm', record.id)}",
+        f"then, to go on with it: {resume}",
+    )

@@ -432,7 +432,7 @@ def _entry(
         iteration=found.iteration,
         age=max(0, int((now - ids.started(found.session)).total_seconds())),
         branch=found.branch,
-        workspace=None if found.worktree_name in taken else _workspace(found, project),
+        workspace=None if found.worktree_name in taken else workspace_of(found, project),
         title=found.title,
         state=found.state,
         waits_until=waits_until(live, now) if live else None,
@@ -445,7 +445,7 @@ def _entry(
     )
 
 
-def _workspace(record: SessionRecord, project: Project) -> str | None:
+def workspace_of(record: SessionRecord, project: Project) -> str | None:
     """Return the directory of a session as it is called here: a container has other names for it."""
     if record.workspace is None or FETCHED_FROM in record.extra:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import stat
 from typing import TYPE_CHECKING
@@ -79,6 +80,15 @@ def test_one_that_has_ended_is_resumed(repo: Repo) -> None:
     [error] = result.narration
     assert error["message"] == f"session {ended.report['session']} has ended"
     assert error["hint"] == f"to go on with it: ralph-wrap resume {ended.report['id']} -m 'It'\"'\"'s late.'"
+
+
+def test_one_that_has_kept_its_worktree_is_removed_first(repo: Repo) -> None:
+    """As after each `spawn`; both commands of the error work."""
+    ended = run(repo.path, "-n", "1", "--keep-worktree", "--", "true")
+    [error] = command("tell", ended.report["id"], "Go on.", cwd=repo.path).narration
+    remove, resume = (line.partition(": ralph-wrap ")[2] for line in error["hint"].split("\n"))
+    assert resume == f"resume {ended.report['id']} -m 'Go on.'"
+    assert [command(*shlex.split(line), cwd=repo.path).status for line in (remove, resume)] == [0, 0]
 
 
 def test_one_that_was_killed_is_swept_first(told: Told) -> None:

@@ -114,7 +114,7 @@ def test_resume_all_leaves_it(repo: Repo) -> None:
     resumed = command("resume", "--all", cwd=repo.path)
     assert resumed.status == 0, resumed.stderr
     [warning] = resumed.narration
-    assert warning["hint"] == f'ralph-wrap resume {first.report["id"]} -m "…"'
+    assert warning["hint"] == f'to go on with it: ralph-wrap resume {first.report["id"]} -m "…"'
     assert len([*(repo.path / ".ralph/run/sessions").iterdir()]) == 1
 
 

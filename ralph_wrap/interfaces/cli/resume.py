@@ -147,12 +147,8 @@ def _name_left_out(considered: Interrupted) -> None:
             f"session {agent_id} made no progress after several restarts",
             f"to go on with it all the same: ralph-wrap resume {agent_id}",
         )
-    for agent_id in considered.blocked:
-        log.warning(
-            "session.not_resumed",
-            f"session {agent_id} waits for an answer",
-            f'ralph-wrap resume {agent_id} -m "…"',
-        )
+    for agent_id, hint in considered.blocked.items():
+        log.warning("session.not_resumed", f"session {agent_id} waits for an answer", hint)
 
 
 def _take_over(project: Project, names: list[str], remote: str | None, *, at_once: bool) -> dict[str, str]:
