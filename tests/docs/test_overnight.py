@@ -99,7 +99,7 @@ def test_the_night(
     (programs / "claude").chmod(0o755)
     (programs / "ralph-wrap").symlink_to(PROGRAM)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    repo.write(".gitignore", ".ralph/\nnight.log\n")
+    repo.write(".gitignore", ".ralph/\n")
     repo.write("Makefile", "test:\n\t@grep -q rest work || { echo the rest is missing; exit 1; }\n")
     repo.write("PROMPT.md", "Do the work.\n")
     repo.commit("a project")
@@ -110,9 +110,10 @@ def test_the_night(
         done = subprocess.run(line, cwd=repo.path, timeout=CAP * 3, stdin=subprocess.DEVNULL, check=False)
         return done.returncode
 
-    assert paste(f"{START}wait $!") == 75, (repo.path / "night.log").read_text()
+    assert paste(f"{START}wait $!") == 75, (home / "night.log").read_text()
     [report] = [json.loads(path.read_text()) for path in repo.path.glob(".ralph/run/sessions/*/report.json")]
     assert (report["ended_by"], report["question"]) == ("blocked", "Keep the old column?")
+    assert report["leaks"] == []
     assert (report["verify"]["result"], report["teardown"]["result"]) == ("not run", "passed")
     assert [event for event, _ in got] == ["blocked"]
     assert got[0][1].endswith("blocked after 2 iterations: Keep the old column?")
