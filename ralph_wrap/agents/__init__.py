@@ -173,9 +173,12 @@ def _refuse_agent_options(settings: AgentSettings, typed: str) -> None:
         advice = (
             "add the model by the command's own option" if settings.model else "write it into the command"
         )
+        advice += f": {typed} -- {shlex.join(words)}"
+        if settings.fallback:  # no word of a command can say that
+            advice = f"name the agent: {typed} --agent NAME --fallback {shlex.quote(settings.fallback[0])}"
         raise UsageError(
             f"{' and '.join(options)}: only for an agent that --agent names, but a command is given",
-            f"{advice}: {typed} -- {shlex.join(words)}",
+            advice,
         )
 
 

@@ -121,6 +121,25 @@ def test_what_is_no_message(repo: Repo, words: tuple[str, ...], message: str) ->
     assert message in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("a3f2", ['ralph-wrap tell a3f2 "Use the new database."']),
+        (
+            "It's late.",
+            [
+                "to list the sessions: ralph-wrap ps",
+                "then, with one of their ids: ralph-wrap tell ID 'It'\"'\"'s late.'",
+            ],
+        ),
+    ],
+)
+def test_one_word_alone(repo: Repo, word: str, hint: list[str]) -> None:
+    """An id lacks a message, and a message an id."""
+    [error] = command("tell", word, cwd=repo.path).narration
+    assert error["hint"].split("\n") == hint
+
+
 def test_a_directory_that_cannot_be_written(told: Told) -> None:
     """As with another user's session: an error with the reason, and nothing is told."""
     if not os.geteuid():

@@ -46,7 +46,7 @@ def configure(repo: Repo, heading: str) -> None:
 def project(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> Repo:
     """Return a project whose commands the user has approved."""
     monkeypatch.setenv("RALPH_TRUST", "1")
-    repo.write(".gitignore", ".env\n.ralph/\nserver.log\npage\n")
+    repo.write(".gitignore", ".env\n.ralph/\nserver.log\n")
     repo.commit("a project")
     return repo
 
@@ -152,4 +152,4 @@ def test_each_worktree_has_its_dev_server(project: Repo, home: Path) -> None:
     project.commit("hello")
     result = run(project.path, *SH, 'curl -s "http://127.0.0.1:$RALPH_PORT/hello"')
     assert (result.status, result.stdout) == (0, b"hello\n"), result.stderr
-    assert left(home) == {}
+    assert (result.report["saved"], left(home)) == (None, {})

@@ -228,6 +228,7 @@ def test_an_unknown_fallback_is_a_mistake() -> None:
 
 def test_a_command_has_no_fallback(repo: Repo) -> None:
     """Nobody knows its limits; what the project says for its own agent does not count then."""
-    assert run(repo.path, "--fallback", "codex", "--", "true").status == 2
+    [refused] = command("run", "--fallback", "codex", "--", "true", cwd=repo.path).narration
+    assert refused["hint"] == "name the agent: ralph-wrap run --agent NAME --fallback codex"
     repo.write(".ralph/config.toml", 'agent = "claude"\nfallback = ["codex"]\n')
     assert run(repo.path, "-n", "1", "--", "true").ending == ("max-iterations", 1, 0)

@@ -13,9 +13,11 @@ from ralph_wrap.errors import UsageError
 from ralph_wrap.interfaces.cli import completion
 from ralph_wrap.interfaces.cli.boundary import become_owner, boundary, conclude
 from ralph_wrap.interfaces.cli.options import IDS, Directory, Json
+from ralph_wrap.state import ids
 from ralph_wrap.state.project import find_project
 from ralph_wrap.state.told import LONGEST
 from ralph_wrap.state.wording import outcome_in_words
+from ralph_wrap.system.log import Commands
 from ralph_wrap.system.text import command
 
 _LEAST = 2  # an id, and the text
@@ -43,16 +45,25 @@ def tell(
     """
     with boundary("tell", json=json, project=directory):
         if len(words) < _LEAST:
-            hint = f'{command("ralph-wrap", "tell", words[0])} "Use the new database."'
-            raise UsageError("an id and a message must be given", hint)
-        *ids, text = words
+            raise UsageError("an id and a message must be given", _what_to_add(words[0]))
+        *names, text = words
         environ = become_owner(directory)
         project = find_project(directory, environ)
-        told, problem = use_case.tell(project, ids, _message(text), now=now)
+        told, problem = use_case.tell(project, names, _message(text), now=now)
         if not json:
             for session in told:
                 typer.echo(f"{session.session or session.id}  {outcome_in_words(session.outcome)}")
         conclude("tell", [session._asdict() for session in told], problem, json=json)
+
+
+def _what_to_add(word: str) -> str:
+    """Return the hint for one word alone: an id, or the message."""
+    if ids.agent_id_of(word):
+        return f'{command("ralph-wrap", "tell", word)} "Use the new database."'
+    return Commands.of(
+        "to list the sessions: ralph-wrap ps",
+        f"then, with one of their ids: {command('ralph-wrap', 'tell', 'ID', word)}",
+    )
 
 
 def _message(text: str) -> str:
