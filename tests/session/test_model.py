@@ -24,10 +24,10 @@ def _command(name: str, **settings: Any) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_known_agent_has_an_option_for_it(name: str) -> None:
-    """Its own one, after its other options."""
+    """Its own one, after its other options; Amp has modes instead of models."""
     assert _command(name, model="big", agent_arg=("--x", "y z")) == (
         *known(name).command,
-        "--model",
+        "--mode" if name == "amp" else "--model",
         "big",
         "--x",
         "y z",
