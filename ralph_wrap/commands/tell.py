@@ -112,9 +112,12 @@ def _sentence(session: FoundSession, until: str | None, *, now: bool) -> str:
     what = f"session {session.name}: the next prompt begins with the message"
     if until is not None:
         also = ", which --now does not end" if now else ""
-        return f"{what}; it waits for a usage limit until {until}{also}"
+        end = f"{datetime.fromisoformat(until).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        return f"{what}; it waits for a usage limit until {end}{also}"
     if session.verdict is Verdict.FOREIGN:
         return f"{what}; it is perhaps on another machine"
+    if now and session.record and not session.record.iteration:
+        return f"{what}; no iteration runs yet that could end for it"
     return f"{what}; its running iteration ends for it" if now else what
 
 

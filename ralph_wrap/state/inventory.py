@@ -450,7 +450,8 @@ def workspace_of(record: SessionRecord, project: Project) -> str | None:
     if record.workspace is None or FETCHED_FROM in record.extra:
         return None
     recorded = Path(record.workspace)
-    if record.branch is None:  # it works in the plain project root
+    # It works in the plain project root. Without a branch is also a session whose agent has never started.
+    if record.branch is None and recorded.name != record.worktree_name:
         return os.fspath(recorded if recorded.is_dir() else project.main)
     places = [project.root / parent / record.worktree_name for parent in (WORKTREES, CLONES)]
     return next((os.fspath(place) for place in places if place.is_dir()), None)

@@ -342,6 +342,12 @@ def test_a_removed_worktree_is_no_workspace(repo: Repo) -> None:
     assert [row["workspace"] for row in _rows(repo, "--all")] == [None]
 
 
+def test_the_project_is_no_workspace_of_a_session_that_never_started(repo: Repo) -> None:
+    """Its worktree is gone, and so is its branch."""
+    assert run(repo.path, "--", "./none").status == 127
+    assert [(row["branch"], row["workspace"]) for row in _rows(repo, "--all")] == [(None, None)]
+
+
 def test_ps_shows_the_port_of_a_live_session(repo: Repo) -> None:
     """It is the RALPH_PORT that the agent has."""
     with Session(repo.path, "-n", "1", "--", "sh", "-c", "echo $RALPH_PORT > port; sleep 600") as session:
