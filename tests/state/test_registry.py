@@ -58,6 +58,7 @@ RECORD: dict[str, Any] = {
     "agents_unseen": False,
     "title": "Login page",
     "port": 0,
+    "agent_now": "",
 }
 
 CLAIM = """
