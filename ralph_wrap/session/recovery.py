@@ -140,8 +140,9 @@ class SessionRecovery:
             cancel: a signal leaves the teardown to the next command.
 
         """
-        project = self._given
-        project = project._replace(environ={**project.environ, **self._shared.identity})
+        project, identity = self._given, self._shared.identity
+        own = {**project.git.env, **identity, OWN_COMMAND: self._record.session}
+        project = project._replace(environ={**project.environ, **identity}, git=project.git._replace(env=own))
         try:
             self._teardown = run_owed(project, self._home, self._record, tree, cancel)
         except OSError as error:  # nothing stops the save

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ralph_wrap.errors import RalphError
+from ralph_wrap.errors import GitError, RalphError
 from ralph_wrap.loop.project_command import shown, start_shell
 from ralph_wrap.session.context import SessionContext
 from ralph_wrap.session.sandbox.start import Sandbox
@@ -30,6 +30,9 @@ from ralph_wrap.system.output_relay import OutputRelay
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec
 from ralph_wrap.system.process_tree import GroupTermination, ProcessTree
 from ralph_wrap.system.text import command
+from ralph_wrap.worktree.create.replica import refresh
+from ralph_wrap.worktree.save.checkpoint import Snapshots
+from ralph_wrap.worktree.save.index import scratch_in
 
 log = get_logger()
 
@@ -189,6 +192,7 @@ class Teardown(NamedTuple):
             return self._not_run("there was no time", share)
         if not self.workspace.path.is_dir():
             return self._not_run("the worktree is gone", share)
+        self._keep_work()
         begun = time.monotonic()
         with contextlib.ExitStack() as stack:
             try:
@@ -206,6 +210,20 @@ class Teardown(NamedTuple):
         seconds = round(time.monotonic() - begun, 3)
         log.event("teardown.ended", pid=group.pid, status=status, seconds=seconds)
         return self._ended(status, seconds, share)
+
+    def _keep_work(self) -> None:
+        """Take a snapshot: the command may delete what nothing else has yet, as ``git clean`` does."""
+        tree, record = self.workspace.tree, self.context.record
+        if tree is None or not record.iteration:
+            return
+        git = self.context.keeping.git
+        try:
+            refresh(tree, git)
+            with scratch_in(tree.registration) as directory:
+                snapshots = Snapshots(tree, git, directory, agent_id=record.id, session=record.session)
+                snapshots.take(snapshots.look(), record.iteration)
+        except (GitError, OSError) as error:
+            log.event("snapshot.failed", iteration=record.iteration, reason=str(error))
 
     def _start(
         self, stack: contextlib.ExitStack, output: int, share: TeardownShare, processes: ProcessTree

@@ -72,6 +72,19 @@ def test_it_runs_once_in_the_worktree(repo: Repo) -> None:
     assert not (result.directory / "teardown.json").exists()
 
 
+CLEANS = "git reset -q --hard && git clean -fdxq"
+
+
+def test_work_that_it_deletes_is_in_a_snapshot(repo: Repo) -> None:
+    """The save comes afterwards, and nothing else has the work of the last iteration."""
+    configure(repo, CLEANS)
+    result = run(repo.path, "-n", "1", *SH, "echo w > work; echo changed > file.txt")
+    ref = f"refs/ralph/snapshots/{result.report['id']}/1"
+    assert repo.show(f"{ref}:work") == b"w\n"
+    assert repo.show(f"{ref}:file.txt") == b"changed\n"
+    assert result.report["saved"] is None
+
+
 WAYS = {
     "done": ((), DONE, 0),
     "blocked": ((), "echo '<promise>BLOCKED</promise>'; echo why", 75),
@@ -254,9 +267,7 @@ def killed(repo: Repo, *options: str, teardown: str = TELL) -> Session:
     configure(repo, teardown)
     with Session(repo.path, *options, *SH, "echo x > work; exec sleep 600") as session:
         session.wait_for("agent.started")
-        eventually(
-            (session.directory.parents[2] / "worktrees" / session.directory.name / "work").exists, "work"
-        )
+        eventually(lambda: [*session.directory.parents[2].glob(f"*/{session.directory.name}/work")], "work")
         assert owed(session).exists()
         kill(session)
     return session
@@ -275,6 +286,19 @@ def test_a_sweep_runs_it_once(repo: Repo) -> None:
     report = json.loads((session.directory / "report.json").read_text())
     assert (report["ended_by"], report["teardown"]["result"]) == ("killed", "passed")
     assert not owed(session).exists()
+
+
+@pytest.mark.parametrize("isolation", ["prefer", "clone"])
+def test_what_it_deletes_in_a_sweep_is_in_a_snapshot(
+    repo: Repo, isolation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if git knows no committer."""
+    for name in ("GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.delenv(name)
+    session = killed(repo, "--isolation", isolation, teardown=CLEANS)
+    assert command("sweep", cwd=repo.path).status == 0
+    agent_id = json.loads((session.directory / "report.json").read_text())["id"]
+    assert repo.show(f"refs/ralph/snapshots/{agent_id}/1:work") == b"x\n"
 
 
 def test_a_sweep_goes_by_what_the_session_has_recorded(repo: Repo) -> None:
