@@ -182,6 +182,23 @@ def test_a_batch_goes_on_with_its_tasks(repo: Repo, script: Callable[[str], str]
     assert (batch.status, [row["done"] for row in json.loads(batch.stdout)["data"]]) == (0, [True, True])
 
 
+@pytest.mark.parametrize(
+    ("options", "other"), [((), "second"), (("--fallback", "third"), "third")], ids=["configured", "typed"]
+)
+def test_a_session_in_the_background_has_it(
+    repo: Repo, script: Callable[[str], str], options: tuple[str, ...], other: str
+) -> None:
+    """Of the configuration, or typed at spawn, which counts more."""
+    configure(repo, script, first=f"{limited(3600)}exit 1", second=DONE, third=DONE)
+    spawned = command("spawn", "-p", "x", "-n", "1", *options, cwd=repo.path, env=TRUSTED)
+    assert spawned.status == 0, spawned.stderr
+    assert command("wait", spawned.stdout.decode().strip(), cwd=repo.path).status == 0
+    (path,) = repo.path.glob(".ralph/run/sessions/*/report.json")
+    report = json.loads(path.read_text())
+    shares = [(entry["agent"], entry["iterations"]) for entry in report["agents"]]
+    assert (report["ended_by"], shares) == ("promise", [("first", 0), (other, 1)])
+
+
 def test_a_resumed_session_has_it_again(repo: Repo, script: Callable[[str], str]) -> None:
     """Typed as an option, more than once."""
     configure(repo, script, first=f"{limited(3600)}exit 1", second=f"{LOGGED_OUT}exit 1", third=DONE)

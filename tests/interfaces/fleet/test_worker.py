@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ralph_wrap.interfaces.fleet.order import with_credential
+from tests.support.agent_script import PROMISE, limited, result_line
 from tests.support.repo import make_repo
 from tests.support.sessions import PROGRAM
 from tests.support.submodules import ALLOWED
@@ -142,6 +143,45 @@ def test_a_worker_verifies_hears_and_asks(fleet_run: FleetRun) -> None:
     report = json.loads(fleet_run.remote.show("refs/ralph/fleet/r1/output/0:report.json"))
     assert (report["ended_by"], report["question"]) == ("blocked", "The whole of it?")
     assert (report["verify"]["runs"], report["unread"]) == (1, [])
+
+
+def test_the_fallback_of_a_worker_goes_on_while_a_limit_holds(fleet_run: FleetRun) -> None:
+    """Typed at fleet run, more than once; the report on the remote says who it was."""
+    scripts = {"first": f"{limited(3600)}exit 1", "third": f"{COMMIT}\n{result_line(PROMISE)}"}
+    scripts["second"] = scripts["first"]
+    for name, script in scripts.items():
+        fleet_run.repo.write(f"{name}.sh", script)
+    rows = [f"[agents.{name}]\ncommand = ['sh', '{name}.sh']\noutput = 'claude'\n" for name in scripts]
+    fleet_run.repo.write(".ralph/config.toml", "".join(rows))
+    options = {"agent": "first", "fallback": "second\nthird", "prompt": "go", "max_iterations": "1"}
+    fleet_run.begin("", command=(), options=options)
+    status, printed = fleet_run.work().ended()
+    state = fleet_run.state()
+    assert (status, state["state"], state["ended_by"]) == (0, "done", "promise"), printed
+    report = json.loads(fleet_run.remote.show("refs/ralph/fleet/r1/output/0:report.json"))
+    shares = [(entry["agent"], entry["iterations"]) for entry in report["agents"]]
+    assert shares == [("first", 0), ("second", 0), ("third", 1)]
+    assert fleet_run.remote.show(f"ralph/{state['id']}:made") == b"work\n"
+
+
+@pytest.mark.parametrize("end", ["done", "a signal"])
+def test_teardown_and_notify_of_the_configuration_work_in_a_worker(fleet_run: FleetRun, end: str) -> None:
+    """The engine has approved them; what a teardown leaves is on the remote, and a person hears of it."""
+    told, begun = fleet_run.directory / "told", fleet_run.directory / "begun"
+    fleet_run.repo.write(
+        ".ralph/config.toml",
+        f"teardown = 'echo bye > farewell'\nnotify = 'echo \"$RALPH_EVENT\" >> {told}'\n",
+    )
+    last = f"echo '{PROMISE}'" if end == "done" else f"touch {begun}; exec sleep 1000"
+    fleet_run.begin(f"{COMMIT}; {last}")
+    worker = fleet_run.work()
+    if end == "a signal":
+        eventually(begun.exists, "the agent")
+        worker.process.send_signal(signal.SIGTERM)
+    status, printed = worker.ended()
+    assert status == (0 if end == "done" else 143), printed
+    assert told.read_text().split() == ["done" if end == "done" else "interrupted"]
+    assert fleet_run.remote.show(f"ralph/{fleet_run.state()['id']}-wip:farewell") == b"bye\n"
 
 
 def test_a_worker_rescues_the_work_in_submodules(fleet_run: FleetRun, tmp_path: Path) -> None:
