@@ -20,7 +20,7 @@ from ralph_wrap.session.owed_teardown import OWED, run_owed
 from ralph_wrap.session.preflight import committer
 from ralph_wrap.session.teardown import TeardownEnd, not_run, report_of
 from ralph_wrap.session.worktree_end import WorktreeEnd, WorktreePolicy
-from ralph_wrap.state import gate_memory, report, told
+from ralph_wrap.state import agent_shares, gate_memory, report, told
 from ralph_wrap.state.how_ended import KILLED
 from ralph_wrap.state.project import WORKTREES, Project, with_replica
 from ralph_wrap.state.registry import Registry, SessionRecord
@@ -243,7 +243,9 @@ class SessionRecovery:
         gate = gate_memory.read(self.directory, self._project)
         own = earlier or report.SessionReport.of(
             record, ended_by="killed", exit_status=KILLED, commits=commits, iterations=record.iteration
-        )._replace(verify=gate.after(record.iteration) if gate else None)
+        )._replace(
+            verify=gate.after(record.iteration) if gate else None, agents=agent_shares.read(self.directory)
+        )
         own = with_outcome(own, outcome) if outcome else own._replace(kept=None)
         own = own._replace(unread=tuple(message.text for message in told.waiting(self.directory)))
         if self._teardown is not None:

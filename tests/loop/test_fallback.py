@@ -12,6 +12,7 @@ from ralph_wrap.agents import with_agent
 from ralph_wrap.config import Settings
 from ralph_wrap.config.settings import AgentTable
 from ralph_wrap.errors import UsageError
+from ralph_wrap.state import agent_shares
 from tests.loop.test_not_logged_in import LOGGED_OUT
 from tests.support.agent_script import PROMISE, TRUSTED, limited, result_line
 from tests.support.sessions import Session, command, run
@@ -172,6 +173,44 @@ def test_ps_shows_which_agent_works(repo: Repo, script: Callable[[str], str]) ->
         session.finish()
     assert (row["agent"], row["agent_now"], row["waits_until"]) == ("first", "second", None)
     assert "second for first" in table
+
+
+def test_the_report_of_a_killed_session_has_the_shares(repo: Repo, script: Callable[[str], str]) -> None:
+    """From its event log; the iteration that the kill has cut short counts, as in the whole report."""
+    body = f'[ "$RALPH_ITERATION" = 3 ] && exec sleep 600\necho x >> x\n{result_line("On.")}'
+    configure(repo, script, first=f"{limited(3600)}exit 1", second=body)
+    with Session(repo.path, "-p", "x", env=TRUSTED) as session:
+        session.wait_for("iteration.started", 4)
+        session.process.kill()
+        session.process.wait()
+        swept = command("sweep", cwd=repo.path)
+        report = json.loads((session.directory / "report.json").read_text())
+    assert (swept.status, report["ended_by"], report["iterations"]) == (0, "killed", 3)
+    assert report["agents"] == [
+        {"agent": "first", "iterations": 0, "tokens": 123, "cost_usd": 0.25},
+        {"agent": "second", "iterations": 3, "tokens": 246, "cost_usd": 0.5},
+    ]
+
+
+def test_an_agent_cannot_break_the_shares(tmp_path: Path) -> None:
+    """Negative control: lines of any form, numbers of any size, a line that is cut, and no log at all."""
+    started = {"event": "iteration.started", "agent": "first", "iteration": 1}
+    reported = {"event": "agent.reported", "agent": "second", "tokens": 1, "cost_usd": 0.5}
+    junk = [7, started | {"iteration": []}, started | {"agent": {}}, started | {"agent": "x" * 5000}]
+    junk += [reported | {"tokens": tokens} for tokens in ("1", -1, 10**4000, float("nan"))]
+    lines = [json.dumps(line) for line in (started, *junk, reported, reported | {"cost_usd": 10**400})]
+    path = tmp_path / "events.jsonl"
+    path.write_text("\n".join([*lines, '{"event": "agent.re']))
+    assert agent_shares.read(tmp_path) == (
+        {"agent": "first", "iterations": 1, "tokens": None, "cost_usd": None},
+        {"agent": "second", "iterations": 0, "tokens": 2, "cost_usd": 0.5},
+    )
+    path.write_text(json.dumps(started))
+    assert agent_shares.read(tmp_path) is None
+    path.write_text("".join(json.dumps(started | {"agent": f"a{n}"}) + "\n" for n in range(1000)))
+    assert agent_shares.read(tmp_path) is None
+    path.unlink()
+    assert agent_shares.read(tmp_path) is None
 
 
 def test_a_batch_goes_on_with_its_tasks(repo: Repo, script: Callable[[str], str]) -> None:
