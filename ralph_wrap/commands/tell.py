@@ -66,18 +66,24 @@ def tell(
     told.require_fitting(text)
     failures: list[RalphError] = []
     sessions: dict[str, FoundSession] = {}  # each once, even if it was named by two ids
+    unknown: list[str] = []
     for name in names:
         try:
             session = inventory.find(project, name)
         except NotFoundError as error:
             failures.append(error)
+            unknown.append(name)
         else:
             sessions.setdefault(session.name, session)
     results = [_tell(project, session, text, failures, now=now) for session in sessions.values()]
     if not failures:
         return results, None
     gravest = next((error for error in failures if not isinstance(error, NotFoundError)), failures[0])
-    return results, type(gravest)("; ".join(error.message for error in failures), gravest.hint)
+    hint = gravest.hint
+    if unknown and names[0] not in unknown:
+        whole = command("ralph-wrap", "tell", names[0], " ".join([*unknown, text]))
+        hint = Commands.of(hint, f"if these words are the message, put it in quotes: {whole}")
+    return results, type(gravest)("; ".join(error.message for error in failures), hint)
 
 
 def _tell(

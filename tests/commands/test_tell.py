@@ -66,6 +66,7 @@ def test_several_sessions(told: Told, repo: Repo, tmp_path: Path) -> None:
         result = command("tell", branch, "Second", told.id, "0000", "Both.", "--json", cwd=repo.path)
         answer = json.loads(result.stdout)
         assert (result.status, answer["error"]["code"]) == (4, "not_found")
+        assert answer["error"]["hint"].endswith(f"ralph-wrap tell {branch} '0000 Both.'")
         assert [(row["id"], row["outcome"]) for row in answer["data"]] == [
             *((told.id, "told"), (second.id, "told"))
         ]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ralph_wrap.errors import GitError
 from ralph_wrap.git import Git, decode, run_git
 from ralph_wrap.git.status import STRICT
 
@@ -49,8 +50,8 @@ def find_build_output(git: Git, new: Sequence[str]) -> BuildOutput | None:
         git: git in the worktree, with an index that lacks these files.
         new: the paths of files that git neither tracks nor ignores.
 
-    Raises:
-        GitError: git failed.
+    Returns:
+        The files; ``None`` if they are few and small, or if git cannot list them.
 
     """
     sizes = {path: _size(git.cwd / path) for path in new}
@@ -60,7 +61,12 @@ def find_build_output(git: Git, new: Sequence[str]) -> BuildOutput | None:
     # Many files count by their number, a few large ones by their size.
     weights = dict.fromkeys(new, 1) if len(new) > MOST_FILES else sizes
     # A directory without tracked files is one path here: what a line of .gitignore can name.
-    listed = run_git(git, "ls-files", "--others", "--directory", "--exclude-standard", "-z", config=STRICT)
+    try:
+        listed = run_git(
+            git, "ls-files", "--others", "--directory", "--exclude-standard", "-z", config=STRICT
+        )
+    except GitError:  # it only informs, and no snapshot fails for it
+        return None
     return BuildOutput(len(new), total, _largest(decode(listed.stdout).split("\0")[:-1], weights))
 
 

@@ -12,6 +12,8 @@ from ralph_wrap.worktree.save.build_output import MOST_BYTES, MOST_FILES, BuildO
 from tests.git.repositories import git_in
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.repo import Repo
 
 MANY = MOST_FILES + 1
@@ -67,3 +69,9 @@ def test_git_obeys_the_line(repo: Repo, name: str) -> None:
     repo.write(f"{name}/file", "x\n")
     asked = subprocess.run(("git", "check-ignore", "-q", f"{name}/file"), cwd=repo.path, check=False)
     assert asked.returncode == 0
+
+
+def test_files_that_git_cannot_list_are_no_reason_to_fail(repo: Repo, tmp_path: Path) -> None:
+    """It only informs: what is wrong, the snapshot says."""
+    elsewhere = git_in(repo.path)._replace(git_dir=tmp_path / "none")
+    assert find_build_output(elsewhere, [f"out/{number}" for number in range(MANY)]) is None
