@@ -34,7 +34,7 @@ UID = 54321
 LIMITS = {
     *("max_iterations", "max_failures", "max_stalls", "max_time", "max_tokens", "max_cost"),
     *("iteration_timeout", "idle_timeout", "delay", "grace", "pool", "remote_beat"),
-    *("setup_timeout", "verify_timeout", "check_timeout"),
+    *("setup_timeout", "teardown_timeout", "verify_timeout", "check_timeout"),
 }
 """The keys that only make a session longer or shorter, or its worktrees more."""
 

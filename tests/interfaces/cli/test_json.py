@@ -70,7 +70,7 @@ def test_commands_are_found() -> None:
 @pytest.mark.parametrize("path", WITH_JSON, ids=_ids)
 def test_the_answer_is_in_the_envelope(repo: Repo, path: tuple[str, ...]) -> None:
     """Whether there is one, or a reason why there is none."""
-    words = ["0000"] * (path in WITH_AN_ARGUMENT)
+    words = ["0000"] * (path in WITH_AN_ARGUMENT) + ["a message"] * (path == ("tell",))
     envelope = _assert_envelope(command(*path, *words, "--json", cwd=repo.path), " ".join(path))
     assert envelope.get("error", {}).get("code") != "usage", envelope
 

@@ -64,6 +64,7 @@ def _row(agent_id: str, verdict: str, **known: object) -> dict[str, object]:
         "waits_for_room": False,
         "branch_gone": False,
         "messages": 0,
+        "agent_now": None,
         "question": None,
         **known,
     }

@@ -331,6 +331,10 @@ def _nested_in_tracked_directory(tree: Tree) -> str:
 
 def _nested_bare_and_ignored(tree: Tree) -> str:
     tree.inside.git("init", "-q", "--bare", "build/cache.git")
+    bare = ("--git-dir", "build/cache.git")
+    empty = tree.inside.git(*bare, "hash-object", "-t", "tree", "-w", "/dev/null")
+    commit = tree.inside.git(*bare, "commit-tree", "-m", "its own", empty)
+    tree.inside.git(*bare, "update-ref", "refs/heads/main", commit)
     return "build/cache.git"
 
 
