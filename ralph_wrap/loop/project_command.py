@@ -15,10 +15,10 @@ from typing import NamedTuple
 from ralph_wrap.loop.iteration_context import IterationContext
 from ralph_wrap.loop.policy import CutReason
 from ralph_wrap.loop.supervise import AgentSupervisor, Termination
-from ralph_wrap.system import text
 from ralph_wrap.system.log import get_logger
 from ralph_wrap.system.output_relay import OutputRelay
 from ralph_wrap.system.process import ProcessGroup, ProcessSpec, StandardStreams
+from ralph_wrap.system.text import command as quoted
 
 log = get_logger()
 
@@ -121,7 +121,7 @@ class CommandRunner:
     @property
     def output(self) -> str:
         """How a user sees the output, for messages."""
-        return f"to see its output: {text.command('ralph-wrap', 'logs', self._context.directory.name)}"
+        return f"to see its output: {quoted('ralph-wrap', 'logs', self._context.directory.name)}"
 
     def run(self, command: ProjectCommand, environ: Mapping[str, str], iteration: int = 0) -> CommandEnd:
         """Run a command to its end, and log both.

@@ -31,8 +31,7 @@ from ralph_wrap.system.process import ProcessGroup, ProcessSpec
 from ralph_wrap.system.process_tree import GroupTermination, ProcessTree
 from ralph_wrap.system.text import command
 from ralph_wrap.worktree.create.replica import refresh
-from ralph_wrap.worktree.save.checkpoint import Snapshots
-from ralph_wrap.worktree.save.index import scratch_in
+from ralph_wrap.worktree.save.checkpoint import snapshot
 
 log = get_logger()
 
@@ -192,7 +191,10 @@ class Teardown(NamedTuple):
             return self._not_run("there was no time", share)
         if not self.workspace.path.is_dir():
             return self._not_run("the worktree is gone", share)
-        self._keep_work()
+        try:
+            self._keep_work()
+        except (GitError, OSError) as error:
+            return self._not_run(f"what it might delete cannot be kept first: {error}", share)
         begun = time.monotonic()
         with contextlib.ExitStack() as stack:
             try:
@@ -212,18 +214,19 @@ class Teardown(NamedTuple):
         return self._ended(status, seconds, share)
 
     def _keep_work(self) -> None:
-        """Take a snapshot: the command may delete what nothing else has yet, as ``git clean`` does."""
+        """Take a snapshot: the command may delete what nothing else has yet, as ``git clean`` does.
+
+        Raises:
+            GitError: git failed, or an object is damaged.
+            OSError: a file cannot be read or written.
+
+        """
         tree, record = self.workspace.tree, self.context.record
         if tree is None or not record.iteration:
             return
         git = self.context.keeping.git
-        try:
-            refresh(tree, git)
-            with scratch_in(tree.registration) as directory:
-                snapshots = Snapshots(tree, git, directory, agent_id=record.id, session=record.session)
-                snapshots.take(snapshots.look(), record.iteration)
-        except (GitError, OSError) as error:
-            log.event("snapshot.failed", iteration=record.iteration, reason=str(error))
+        refresh(tree, git)
+        snapshot(tree, git, agent_id=record.id, session=record.session, number=record.iteration)
 
     def _start(
         self, stack: contextlib.ExitStack, output: int, share: TeardownShare, processes: ProcessTree

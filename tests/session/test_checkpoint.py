@@ -6,14 +6,12 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.repo import make_repo
 from tests.support.sessions import Session, command, run
-from tests.support.wait import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -288,22 +286,6 @@ def test_a_wrong_value_is_named(repo: Repo) -> None:
     result = command("run", *SH, "true", cwd=repo.path)
     assert result.status == 2
     assert "commit_each" in result.stderr
-
-
-@pytest.mark.parametrize(("size", "is_said"), [("150M", True), ("50M", False)])
-def test_build_output_that_fills_the_repository_is_named(repo: Repo, size: str, *, is_said: bool) -> None:
-    """Once, with the line for .gitignore, which works when it is pasted while the session runs."""
-    agent = f'mkdir -p "my target"; truncate -s {size} "my target/$RALPH_ITERATION"; echo x > small'
-    with Session(repo.path, "-n", "4", *SH, f'{agent}; [ "$RALPH_ITERATION" != 4 ] || sleep 600') as session:
-        if is_said:
-            said = session.wait_for("snapshots.large")
-            assert said["path"] == "my target/"
-            subprocess.run(("sh", "-c", said["hint"].partition(": ")[2]), check=True)
-        eventually(lambda: next(repo.path.glob(".ralph/worktrees/*/my target/4"), None), "the last iteration")
-        session.send(signal.SIGTERM)
-        ended = session.finish()
-    assert ended.names.count("snapshots.large") == is_said
-    assert any("my target" in path for path in ended.report["saved_paths"]) is not is_said
 
 
 def test_nothing_waits_for_a_gc(repo: Repo) -> None:

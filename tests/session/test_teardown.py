@@ -85,6 +85,19 @@ def test_work_that_it_deletes_is_in_a_snapshot(repo: Repo) -> None:
     assert result.report["saved"] is None
 
 
+def test_work_that_cannot_be_kept_first_is_not_risked(repo: Repo) -> None:
+    """It does not run, a person reads how to run it by hand, and the end of the session saves the work."""
+    configure(repo, CLEANS)
+    agent = "echo w > work; n=.git/refs/ralph/snapshots/$RALPH_AGENT_ID; mkdir -p $RALPH_PROJECT/$n/1/x"
+    result = run(repo.path, "-n", "1", *SH, f"{agent}; echo > $RALPH_PROJECT/$n/1/x/y")
+    report = result.report["teardown"]
+    assert report["result"] == "not run"
+    assert report["reason"].startswith("what it might delete cannot be kept first: ")
+    (warned,) = [event for event in result.warnings if event["event"] == "teardown.not_run"]
+    assert CLEANS in warned["hint"]
+    assert repo.git("show", f"ralph/{result.report['id']}-wip:work") == "w"
+
+
 WAYS = {
     "done": ((), DONE, 0),
     "blocked": ((), "echo '<promise>BLOCKED</promise>'; echo why", 75),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -150,33 +148,44 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
 
 
 _SHORTENING = """
-import os, sys
+import os, signal, sys
 from pathlib import Path
-from ralph_wrap.system.output_log import shorten
-path = Path(sys.argv[1])
-while True:
-    log = os.open(path, os.O_RDWR | os.O_APPEND)
-    os.write(log, b"x" * 99 + b"\\n")
-    os.close(shorten(log, path, 4_000_000))
-    os.close(log)
+from ralph_wrap.system import files, output_log
+path, steps = Path(sys.argv[1]), int(sys.argv[2])
+write_all = files.write_all
+
+def step(event, _arguments):
+    global steps
+    if event in {"open", "write", "os.chmod", "os.chown", "os.utime", "os.rename"}:
+        steps -= 1
+        if steps < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+def write_in_halves(descriptor, content):
+    for half in (content[: len(content) // 2], content[len(content) // 2 :]):
+        step("write", ())
+        write_all(descriptor, half)
+
+files.write_all = write_in_halves
+log = os.open(path, os.O_RDONLY)
+sys.addaudithook(step)
+output_log.shorten(log, path, 4_000_000)
+steps = sys.maxsize
 """
 
 
-def test_a_kill_at_any_moment_leaves_a_whole_log(tmp_path: Path) -> None:
-    """The old or the new one; the count of missing bytes fits."""
+def test_a_kill_at_each_step_leaves_a_whole_log(tmp_path: Path) -> None:
+    """The old one until the new one takes its place; only a temporary file can be left."""
     log = tmp_path / "output.log"
     log.write_bytes(_lines(0, 300_000))
-    for number in range(6):
-        with subprocess.Popen((sys.executable, "-c", _SHORTENING, log)) as process:
-            before = log.stat().st_ino
-            while log.stat().st_ino == before:
-                time.sleep(0.001)
-            time.sleep(number / 400)
-            process.send_signal(signal.SIGKILL)
-        head, missing, tail = _parts(log.read_bytes())
-        assert head == _lines(0, len(head) // 20)
-        assert (len(head) + missing + len(tail) - 6_000_000) % 100 == 0
-        assert tail.endswith(b"x\n")
+    before, killed = log.read_bytes(), 0
+    while subprocess.run((sys.executable, "-c", _SHORTENING, log, str(killed)), check=False).returncode:
+        assert log.read_bytes() == before
+        killed += 1
+    assert killed > 10
+    head, missing, tail = _parts(log.read_bytes())
+    assert len(head) + missing + len(tail) == len(before)
+    assert (before.startswith(head), before.endswith(tail)) == (True, True)
 
 
 # Whoever reads it meanwhile

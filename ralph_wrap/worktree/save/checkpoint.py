@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ralph_wrap.errors import GitError
-from ralph_wrap.git import Git, create_ref, list_refs, move_ref
+from ralph_wrap.git import Git, create_ref, list_refs, move_ref, read_commit
 from ralph_wrap.git.index import commit_index, is_staged
 from ralph_wrap.git.read_back import find_damage
 from ralph_wrap.git.safe.submodules import pointers_below
@@ -194,8 +194,9 @@ class Snapshots:
     def _name(self, commit: str, number: int) -> str:
         """Give the commit of a snapshot its ref, and return that.
 
-        A resumed session counts from one again. What the ref named until now may be the only copy of the work
-        of the session before, so that gets another ref first.
+        A resumed session counts from one again, and a session that ends may take more than one snapshot of
+        its last iteration. What the ref named until now may be the only copy of some work, so that gets
+        another ref first, unless it is the same work.
         """
         git, agent_id = self._inside, self._agent_id
         ref, reason = f"refs/ralph/snapshots/{agent_id}/{number}", f"ralph-wrap: snapshot of {self._session}"
@@ -203,12 +204,18 @@ class Snapshots:
             create_ref(git, ref, commit, reason)
             return ref
         if before := list_refs(git, ref).get(ref):
-            if session_of(git, before) != self._session:
+            if session_of(git, before) != self._session or not _is_same_work(git, before, commit):
                 make_snapshots(git, agent_id, [before])
             move_ref(git, ref, before, commit, reason, no_deref=True)
         else:
             create_ref(git, ref, commit, reason)
         return ref
+
+
+def _is_same_work(git: Git, first: str, second: str) -> bool:
+    """Return whether two snapshots have the same files, and the same commit below them."""
+    one, other = read_commit(git, first), read_commit(git, second)
+    return (one.tree, one.parents[:1]) == (other.tree, other.parents[:1])
 
 
 def _snapshot(state: WorktreeState, ref: str | None) -> Snapshot:

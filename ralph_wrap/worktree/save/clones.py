@@ -5,8 +5,8 @@ any other ignored file if it can be cloned again: it and its submodules are clea
 commit that a file of its ``.git`` names.
 
 - A remote outside the worktree, on this machine, has the commits that its own branches and tags say.
-- One on another machine cannot be asked. It has the commits of the remote branches, the one that was cloned
-  (a tag has no remote branch) and those at which a shallow history ends: no other command makes them.
+- One on another machine cannot be asked. It has the commits of the remote branches, and the one that was
+  cloned from there: a tag has no remote branch.
 
 A bare repository has no remote branches, so only a remote on this machine shows that it has nothing of its
 own, unless it has no commit at all.
@@ -17,7 +17,6 @@ worktree, a repository elsewhere, and one that git does not ignore.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -29,7 +28,6 @@ from ralph_wrap.git import Git, decode, decode_lines, list_refs, pointer, run_gi
 from ralph_wrap.git.config_file import parse
 from ralph_wrap.git.index import is_staged, list_index
 from ralph_wrap.git.object_reader import read_objects
-from ralph_wrap.git.oid import oids_in
 from ralph_wrap.git.status import Status
 from ralph_wrap.system import files
 from ralph_wrap.worktree.model import LinkedWorktree
@@ -288,15 +286,11 @@ def _unpushed(git_dir: Path, git: Git, outside: Path, place: Path, made: Collect
     return _own_tag(git_dir, git, _tags_of(git, remotes))
 
 
-def _cloned(git_dir: Path) -> frozenset[str]:
-    """Return commits that are certainly from a remote: what was cloned, and where a shallow history ends."""
-    found = frozenset[str]()
-    with contextlib.suppress(FileNotFoundError):
-        found |= oids_in(files.read(git_dir / "shallow", _LARGEST_LOG))
+def _cloned(git_dir: Path) -> set[str]:
+    """Return the commit that was cloned from another machine; nothing if the reflog does not say that."""
     line, message = _first_line(git_dir)
-    if message.startswith(_CLONED) and not line[0].strip("0"):
-        found |= {*line[1:2]}
-    return found
+    is_from_there = message.startswith(_CLONED) and _is_on_another_machine(message.removeprefix(_CLONED))
+    return {*line[1:2]} if is_from_there and not line[0].strip("0") else set()
 
 
 def _first_line(git_dir: Path) -> tuple[list[str], str]:

@@ -39,7 +39,6 @@ from ralph_wrap.system import files
 from ralph_wrap.worktree.model import EXCLUDES, LinkedWorktree
 from ralph_wrap.worktree.save.build_output import BuildOutput, find_build_output
 from ralph_wrap.worktree.save.fingerprints import fingerprint, is_pristine, pristine
-from ralph_wrap.worktree.save.growth import SnapshotGrowth
 from ralph_wrap.worktree.save.index import (
     fresh_copy,
     lift_flags,
@@ -138,7 +137,6 @@ class PrivateIndex:
         self._staged: _Staged | None = None
         self._at_head: tuple[str, str] | None = None  # a commit and its tree
         self._submodules: list[SubmoduleEntry] = []
-        self._growth = SnapshotGrowth(worktree.path)
 
     def look(self, git: Git) -> WorktreeState:
         """Return the state of the worktree; its files and trees are stored.
@@ -172,7 +170,6 @@ class PrivateIndex:
         also = [path for path in self._also(status, staged.added) if path not in paths]
         nested = [path for path in status.nested if path not in also]
         named = set[str]()
-        self._growth.add((*paths, *also))
         # Apart: beside a file that it cannot add, git adds only what it does not ignore.
         for group in filter(None, ([*paths], also)):
             self._tree = None  # also if a signal or an error ends this: the index has changed

@@ -16,40 +16,11 @@ from ralph_wrap.worktree.save.result import SavedWork
 from ralph_wrap.worktree.save.whole import losses
 from tests.support.repo import Repo, make_repo
 from tests.support.sessions import run
-from tests.support.trees import ID, SESSION, Tree, make_tree
+from tests.support.trees import ID, SESSION, Tree
+from tests.worktree.save.clones.dependencies import DEPENDENCY, KEPT, clone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-DEPENDENCY = "node_modules/dep"
-KEPT = f"nested repository {DEPENDENCY} cannot be saved: "
-
-
-@pytest.fixture
-def tree(repo: Repo) -> Tree:
-    """Return a worktree in which git ignores ``node_modules``."""
-    repo.write(".gitignore", "node_modules/\n")
-    repo.commit("ignore")
-    return make_tree(repo)
-
-
-@pytest.fixture
-def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
-    """Return a repository to clone, with an annotated tag and a second branch."""
-    found = make_repo(tmp_path / "upstream")
-    found.write(".gitignore", "built/\n")
-    found.commit("first")
-    found.git("branch", "other")
-    with monkeypatch.context() as patched:
-        patched.setenv("GIT_COMMITTER_DATE", "2020-01-01T00:00:00Z")
-        found.git("tag", "-a", "-m", "t", "v1")
-    return found
-
-
-def clone(tree: Tree, upstream: Repo, path: str = DEPENDENCY, *options: str) -> Repo:
-    """Clone it into the worktree."""
-    tree.inside.git("clone", "-q", *options, str(upstream.path), path)
-    return Repo(tree.path / path)
 
 
 def test_a_clone_without_own_work_goes(tree: Tree, upstream: Repo) -> None:
@@ -417,46 +388,6 @@ def test_own_work_in_a_bare_repository_keeps_the_worktree(
     """The reason names it, as that of a clone. In doubt nothing is deleted."""
     reason = change(_bare(tree, upstream, "--bare"), upstream)
     assert tree.finish().kept == KEPT + reason
-
-
-def _elsewhere(dependency: Repo) -> None:
-    """Have its remote be one that cannot be asked."""
-    dependency.git("config", "remote.origin.url", "https://example.invalid/upstream.git")
-
-
-def _off_branch_tag(upstream: Repo) -> None:
-    """Tag a commit that no branch has, as after the branch of a release was deleted."""
-    upstream.git("checkout", "-q", "-b", "release")
-    upstream.commit("release")
-    upstream.git("tag", "v2")
-    upstream.git("checkout", "-q", "other")
-    upstream.git("branch", "-q", "-D", "release")
-
-
-@pytest.mark.parametrize("options", [(), ("--depth=1",)], ids=["whole", "shallow"])
-def test_a_clone_at_a_tag_goes(tree: Tree, upstream: Repo, options: tuple[str, ...]) -> None:
-    """No remote branch has its commit, but the reflog, or the end of the history, says where it is from."""
-    _off_branch_tag(upstream)
-    tree.inside.git("clone", "-q", *options, "-b", "v2", f"file://{upstream.path}", DEPENDENCY)
-    _elsewhere(Repo(tree.path / DEPENDENCY))
-    assert tree.finish().kept is None
-
-
-def test_a_commit_on_top_of_a_tag_keeps_the_worktree(tree: Tree, upstream: Repo) -> None:
-    """As for a clone of a branch."""
-    _off_branch_tag(upstream)
-    tree.inside.git("clone", "-q", "--depth=1", "-b", "v2", f"file://{upstream.path}", DEPENDENCY)
-    Repo(tree.path / DEPENDENCY).commit("own")
-    assert tree.finish().kept == f"{KEPT}1 commit in it is on no branch of a remote"
-
-
-def test_a_tag_of_a_remote_here_is_no_own_work(tree: Tree, upstream: Repo) -> None:
-    """Also one with a message that is not older than the clone."""
-    dependency = clone(tree, upstream)
-    upstream.commit("later")
-    upstream.git("tag", "-a", "-m", "t", "v3")
-    dependency.git("fetch", "-q", "--tags")
-    assert tree.finish().kept is None
 
 
 @pytest.fixture
